@@ -1,0 +1,199 @@
+"""Every metric, declared once. Files, exporters, tables, charts and docs are derived from this list.
+
+Names: the mission's own spellings stay as they are; every further metric uses base units and the usual suffixes.
+A field is unique within its table. Shares are ratios from 0 to 1 unless the name says percent.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pulsetrain.snapshot import Metric, Sample
+
+Kind = Literal["gauge", "counter", "text", "words"]
+
+CORE_GPU_FIELDS = (
+    "utilization_percent",
+    "memory_used_mb",
+    "memory_total_mb",
+    "memory_percent",
+    "temperature_celsius",
+    "power_draw_watts",
+    "fan_speed_percent",
+)
+"""Stand in every GPU line, null where the device has none, so that scripts for the older tools keep working."""
+
+
+def _gpu(field: str, unit: str, help: str, kind: Kind = "gauge", name: str = "") -> Metric:
+    return Metric("gpu", field, name or _name("gpu", field, kind), kind, unit, help)
+
+
+def _host(field: str, unit: str, help: str, kind: Kind = "gauge", by: str | None = None, name: str = "") -> Metric:
+    return Metric("host", field, name or _name("host", field, kind), kind, unit, help, by)
+
+
+def _process(field: str, unit: str, help: str, kind: Kind = "gauge") -> Metric:
+    return Metric("process", field, _name("process", field, kind), kind, unit, help)
+
+
+def _mig(field: str, unit: str, help: str) -> Metric:
+    return Metric("mig", field, f"gpu_mig_{field}", "gauge", unit, help)
+
+
+def _name(prefix: str, field: str, kind: Kind) -> str:
+    return f"{prefix}_{field}_total" if kind == "counter" else f"{prefix}_{field}"
+
+
+METRICS: tuple[Metric, ...] = (
+    # GPUs
+    _gpu("up", "bool", "1 while the GPU answers, 0 while it is lost."),
+    _gpu("utilization_percent", "percent", "Share of the last sensor window (1/6 to 1 s) in which any kernel ran."),
+    _gpu("memory_used_mb", "MiB", "GPU memory in use."),
+    _gpu("memory_free_mb", "MiB", "GPU memory free."),
+    _gpu("memory_total_mb", "MiB", "GPU memory installed."),
+    _gpu("memory_percent", "percent", "GPU memory in use, of all installed."),
+    _gpu("temperature_celsius", "celsius", "GPU core temperature."),
+    _gpu("power_draw_watts", "watts", "Power draw: the instant value where the device has one, else its average."),
+    _gpu("fan_speed_percent", "percent", "Intended fan speed, of its maximum."),
+    _gpu(
+        "memory_controller_ratio", "ratio", "Share of the last sensor window in which GPU memory was read or written."
+    ),
+    _gpu("memory_temperature_celsius", "celsius", "GPU memory temperature."),
+    _gpu("power_instant_watts", "watts", "Power draw now, over the sensor's own short window."),
+    _gpu("power_average_watts", "watts", "Power draw as a mean over the last second."),
+    _gpu("power_limit_watts", "watts", "Power limit in force."),
+    _gpu("power_limit_max_watts", "watts", "Highest power limit that can be set."),
+    _gpu(
+        "energy_joules", "joules", "Energy used since the driver was loaded, from the device's own counter.", "counter"
+    ),
+    _gpu("clock_sm_hertz", "hertz", "Streaming multiprocessor clock."),
+    _gpu("clock_memory_hertz", "hertz", "Memory clock."),
+    _gpu("clock_sm_max_hertz", "hertz", "Highest streaming multiprocessor clock."),
+    _gpu("clock_memory_max_hertz", "hertz", "Highest memory clock."),
+    _gpu("throttle_reasons", "", "Why the clocks are held below their maximum, in words.", "words"),
+    _gpu("performance_state", "", "Performance state, 0 (fastest) to 15."),
+    _gpu("encoder_ratio", "ratio", "Video encoder utilisation."),
+    _gpu("decoder_ratio", "ratio", "Video decoder utilisation."),
+    _gpu("sm_active_ratio", "ratio", "Share of time in which a multiprocessor had work, mean over all of them."),
+    _gpu("sm_occupancy_ratio", "ratio", "Resident warps, of the most that fit."),
+    _gpu("tensor_active_ratio", "ratio", "Share of cycles in which the tensor cores were busy."),
+    _gpu("dram_active_ratio", "ratio", "Share of cycles in which GPU memory moved data."),
+    _gpu("ecc_corrected_errors", "errors", "Memory errors corrected by ECC over the device's life.", "counter"),
+    _gpu("ecc_uncorrected_errors", "errors", "Memory errors ECC could not correct over the device's life.", "counter"),
+    _gpu("remapped_rows_corrected", "rows", "Memory rows remapped after corrected errors.", "counter"),
+    _gpu("remapped_rows_uncorrected", "rows", "Memory rows remapped after uncorrected errors.", "counter"),
+    _gpu("remapped_rows_pending", "bool", "1 when a row waits for a GPU reset to be remapped."),
+    _gpu("remapped_rows_failed", "bool", "1 when a row could not be remapped: the board should be replaced."),
+    _gpu("xid_errors", "errors", "XID errors reported by the driver since pulsetrain started.", "counter"),
+    _gpu("pcie_generation", "", "PCIe generation of the link now."),
+    _gpu("pcie_width", "lanes", "PCIe lanes in use now."),
+    _gpu("pcie_max_generation", "", "Highest PCIe generation of board and slot."),
+    _gpu("pcie_max_width", "lanes", "Most PCIe lanes of board and slot."),
+    _gpu("pcie_replays", "packets", "PCIe packets sent again.", "counter"),
+    _gpu("pcie_received_bytes_per_second", "bytes/s", "PCIe traffic to the GPU, over a 20 ms window."),
+    _gpu("pcie_sent_bytes_per_second", "bytes/s", "PCIe traffic from the GPU, over a 20 ms window."),
+    _gpu("nvlink_received_bytes", "bytes", "NVLink data received, all links.", "counter"),
+    _gpu("nvlink_sent_bytes", "bytes", "NVLink data sent, all links.", "counter"),
+    # MIG instances. Memory belongs to the GPU instance and stands with its first compute instance alone.
+    _mig("memory_used_mb", "MiB", "Memory in use by the GPU instance."),
+    _mig("memory_free_mb", "MiB", "Memory free in the GPU instance."),
+    _mig("memory_total_mb", "MiB", "Memory of the GPU instance."),
+    _mig("multiprocessors", "", "Streaming multiprocessors of the instance."),
+    _mig("sm_active_ratio", "ratio", "Share of time in which a multiprocessor of the instance had work."),
+    _mig("sm_occupancy_ratio", "ratio", "Resident warps in the instance, of the most that fit."),
+    _mig("tensor_active_ratio", "ratio", "Share of cycles in which the instance's tensor cores were busy."),
+    _mig("dram_active_ratio", "ratio", "Share of cycles in which the instance's memory moved data."),
+    # The machine
+    _host("cpu_ratio", "ratio", "CPU time not idle, over all cores since the last reading."),
+    _host("cpu_core_ratio", "ratio", "CPU time not idle, for each core.", by="core"),
+    _host("cpu_iowait_ratio", "ratio", "CPU time spent waiting for I/O, over all cores."),
+    _host("cpu_cores", "cores", "Logical cores of the machine."),
+    _host("load_1m", "", "Load average over 1 minute."),
+    _host("load_5m", "", "Load average over 5 minutes."),
+    _host("load_15m", "", "Load average over 15 minutes."),
+    _host("memory_used_bytes", "bytes", "Memory in use that cannot be reclaimed."),
+    _host("memory_available_bytes", "bytes", "Memory that can be had without swapping."),
+    _host("memory_total_bytes", "bytes", "Memory installed."),
+    _host("swap_used_bytes", "bytes", "Swap in use."),
+    _host("swap_total_bytes", "bytes", "Swap configured."),
+    _host("disk_read_bytes", "bytes", "Read from all disks.", "counter"),
+    _host("disk_written_bytes", "bytes", "Written to all disks.", "counter"),
+    _host("disk_reads", "operations", "Read operations on all disks.", "counter"),
+    _host("disk_writes", "operations", "Write operations on all disks.", "counter"),
+    _host("disk_device_read_bytes", "bytes", "Read from each disk.", "counter", by="device"),
+    _host("disk_device_written_bytes", "bytes", "Written to each disk.", "counter", by="device"),
+    _host("disk_device_reads", "operations", "Read operations on each disk.", "counter", by="device"),
+    _host("disk_device_writes", "operations", "Write operations on each disk.", "counter", by="device"),
+    _host("network_received_bytes", "bytes", "Received on all interfaces but loopback.", "counter"),
+    _host("network_sent_bytes", "bytes", "Sent on all interfaces but loopback.", "counter"),
+    _host("network_device_received_bytes", "bytes", "Received on each interface.", "counter", by="device"),
+    _host("network_device_sent_bytes", "bytes", "Sent on each interface.", "counter", by="device"),
+    # The container around us, from its cgroup
+    _host("container_memory_used_bytes", "bytes", "Memory charged to this container, without reclaimable file cache."),
+    _host("container_memory_limit_bytes", "bytes", "Memory limit of this container."),
+    _host("container_cpu_seconds", "seconds", "CPU time used by this container.", "counter"),
+    _host("container_cpu_limit_cores", "cores", "CPU limit of this container."),
+    _host("container_cpu_throttled_seconds", "seconds", "Time this container was held back by its limit.", "counter"),
+    # The watched command and all that descends from it
+    _host("job_processes", "processes", "Processes of the watched command.", name="job_processes"),
+    _host("job_threads", "threads", "Threads of the watched command.", name="job_threads"),
+    _host("job_cpu_seconds", "seconds", "CPU time of the watched command.", "counter", name="job_cpu_seconds_total"),
+    _host("job_cpu_cores", "cores", "Cores kept busy by the watched command.", name="job_cpu_cores"),
+    _host("job_memory_bytes", "bytes", "Resident memory of the watched command.", name="job_memory_bytes"),
+    _host(
+        "job_read_bytes", "bytes", "Read from storage by the watched command.", "counter", name="job_read_bytes_total"
+    ),
+    _host("job_written_bytes", "bytes", "Written to storage by it.", "counter", name="job_written_bytes_total"),
+    # Energy of the CPU
+    _host("cpu_energy_joules", "joules", "Energy of all CPU packages since pulsetrain started (RAPL).", "counter"),
+    _host("cpu_package_energy_joules", "joules", "Energy of each CPU package.", "counter", by="package"),
+    _host("dram_energy_joules", "joules", "Energy of all memory banks (RAPL).", "counter"),
+    _host("dram_package_energy_joules", "joules", "Energy of each package's memory.", "counter", by="package"),
+    # pulsetrain itself
+    _host("source_up", "bool", "1 while a source can be read.", by="source", name="pulsetrain_source_up"),
+    _host(
+        "source_read_seconds",
+        "seconds",
+        "Time the last reading of a source took.",
+        by="source",
+        name="pulsetrain_source_read_seconds",
+    ),
+    _host(
+        "pulsetrain_cpu_seconds", "seconds", "CPU time of pulsetrain.", "counter", name="pulsetrain_cpu_seconds_total"
+    ),
+    # Processes: those on a GPU, and those of the watched command
+    _process("gpu_memory_mb", "MiB", "GPU memory held by the process."),
+    _process("sm_ratio", "ratio", "Multiprocessor share of the process."),
+    _process("cpu_cores", "cores", "Cores kept busy by the process."),
+    _process("cpu_seconds", "seconds", "CPU time of the process.", "counter"),
+    _process("memory_bytes", "bytes", "Resident memory of the process."),
+    _process("threads", "threads", "Threads of the process."),
+    _process("read_bytes", "bytes", "Read from storage by the process.", "counter"),
+    _process("written_bytes", "bytes", "Written to storage by the process.", "counter"),
+)
+
+LABELS: dict[str, tuple[str, ...]] = {
+    "gpu": ("gpu_index", "uuid", "name", "simulated"),
+    "mig": ("gpu_index", "uuid", "name", "mig_uuid", "gpu_instance", "compute_instance"),
+    "host": (),
+    "process": ("pid", "parent_pid", "user", "command", "container", "gpu_index", "uuid"),
+}
+"""The fields at the front of a table's lines that say whom the line is about."""
+
+_BY_FIELD = {(metric.table, metric.field): metric for metric in METRICS}
+
+
+def metric(table: str, field: str) -> Metric:
+    """The metric that stands in this field of this table's lines."""
+    return _BY_FIELD[table, field]
+
+
+def undeclared(sample: Sample) -> Iterator[str]:
+    """What a sample carries that this catalogue does not know: nothing, or the source has a mistake."""
+    table = sample.subject.table
+    yield from (f"{table}.{label}" for label in sample.subject.labels if label not in LABELS[table])
+    for field, value in sample.values.items():
+        declared = _BY_FIELD.get((table, field))
+        if declared is None:
+            yield f"{table}.{field}"
+        elif isinstance(value, dict) is not (declared.by is not None) and value is not None:
+            yield f"{table}.{field} (by {declared.by})"

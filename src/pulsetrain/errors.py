@@ -1,0 +1,33 @@
+"""The errors a user may see: what broke, what still works, what to do."""
+
+
+class PulsetrainError(Exception):
+    """Shown without a traceback; `main` turns it into text and `exit_code`."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, still: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.still = still
+        """What works all the same."""
+        self.hint = hint
+        """What the user can do."""
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.still:
+            lines.append(f"  {self.still}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class Unavailable(PulsetrainError):
+    """A source or an optional part does not work on this machine."""
+
+
+class UsageError(PulsetrainError):
+    """A wrong option, a broken configuration file, a run that does not exist."""
+
+    exit_code = 2

@@ -1,0 +1,71 @@
+"""What the parts of pulsetrain hand to each other: metrics, samples, events, snapshots. Imports nothing of ours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Label = str | int | bool | None
+Value = float | int | str | list[str] | dict[str, float] | None
+Severity = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One declared metric. The catalogue holds them all."""
+
+    table: str
+    """The kind of line it stands in: gpu, mig, host, process, training."""
+    field: str
+    """Its name in that line."""
+    name: str
+    """Its Prometheus name."""
+    kind: Literal["gauge", "counter", "text", "words"]
+    """`text` is a string, `words` a list of them (throttle reasons); a counter only rises, save for a reset."""
+    unit: str
+    help: str
+    by: str | None = None
+    """When set, the field holds an object: one value for each of these (device, core, source)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The thing a sample is about: one GPU, the host, a process. Made once and shared by all its samples."""
+
+    table: str
+    key: str
+    """Tells subjects of one table apart: a GPU's UUID, a process's pid. Empty for the host."""
+    labels: Mapping[str, Label] = field(default_factory=dict, compare=False)
+    """What stands at the front of each of its lines."""
+
+    def __hash__(self) -> int:
+        return hash(self.key)  # asked for every sample of every tick: cheaper than a tuple of both
+
+
+class Sample(NamedTuple):
+    """What one subject showed at one reading; it becomes one line of a run file.
+
+    Values go by the catalogue's field names. What a device does not have is left out, or None: never 0.
+    """
+
+    subject: Subject
+    values: dict[str, Value]
+
+
+class Event(NamedTuple):
+    """Something that happened at a moment: a lost GPU, a gap, an XID error."""
+
+    kind: str
+    message: str
+    severity: Severity = "info"
+    details: Mapping[str, Label | float] = {}
+
+
+class Snapshot(NamedTuple):
+    """All that one tick brought."""
+
+    time: float
+    """Seconds since the epoch, UTC."""
+    elapsed: float
+    """Seconds since the sampler started, from a monotonic clock."""
+    samples: tuple[Sample, ...]
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,54 @@
+"""What tests share: recorded machine trees, the NVML test library, and a reader that checks the catalogue."""
+
+import importlib.util
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pulsetrain import catalog
+from pulsetrain.snapshot import Event, Sample
+from pulsetrain.sources import Source
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def recorded() -> Path:
+    """Folder of recorded /sys, /proc and command outputs, one folder per machine."""
+    return HERE / "recorded"
+
+
+@pytest.fixture
+def read() -> Callable[[Source], list[Sample]]:
+    """Read a source once; every field it gives must be declared in the catalogue."""
+
+    def read(source: Source) -> list[Sample]:
+        samples = [item for item in source.read() if isinstance(item, Sample)]
+        assert [name for sample in samples for name in catalog.undeclared(sample)] == []
+        return samples
+
+    return read
+
+
+@pytest.fixture
+def events() -> Callable[[Source], list[Event]]:
+    """Read a source once for its events."""
+    return lambda source: [item for item in source.read() if isinstance(item, Event)]
+
+
+@pytest.fixture(scope="session")
+def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with our libnvidia-ml.so.1; a test's subprocess finds it through LD_LIBRARY_PATH."""
+    if shutil.which("gcc") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("gcc is missing")
+        pytest.skip("needs gcc to compile the NVML test library")
+    spec = importlib.util.spec_from_file_location("nvml_build", HERE / "nvml/build.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    library: Path = module.build(tmp_path_factory.mktemp("nvml"))
+    return library.parent if library.is_file() else library
