@@ -1,0 +1,1 @@
+"""What `pulsetrain demo` runs: a real, small training."""
