@@ -1,0 +1,276 @@
+"""The one loop: asks every source on a fixed schedule and hands snapshots on. The one broad except is here too.
+
+Each source is read by a thread of its own, so that one that hangs holds up nobody. Ticks lie on a grid of the
+monotonic clock: what a tick costs never shifts the next one, and a tick that could not be kept is a recorded gap.
+"""
+
+import logging
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from pulsetrain.errors import PulsetrainError
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject
+from pulsetrain.sources import Source
+
+log = logging.getLogger(__name__)
+
+Consumer = Callable[[Snapshot], None]
+
+HOST = Subject("host", "")
+HUNG_AFTER_SECONDS = 5.0
+"""A source that has not answered for so long (or three ticks, if that is longer) counts as down."""
+RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Waits between tries of a source that fails, so that a broken one costs next to nothing."""
+CLOCK_JUMP_SECONDS = 1.0
+
+
+class Clock:
+    """Time as the sampler sees it; tests and benchmarks bring their own."""
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wait(self, stop: threading.Event, seconds: float) -> bool:
+        """Sleep, or return True at once when stopped."""
+        return stop.wait(seconds)
+
+
+class _Tick(NamedTuple):
+    time: float
+    elapsed: float
+
+
+class _Reading(NamedTuple):
+    reader: "_Reader"
+    tick: _Tick
+    items: tuple[Sample | Event, ...]
+    error: Exception | None
+    seconds: float
+
+
+class _Reader:
+    """One source, its thread, and how it is doing."""
+
+    def __init__(self, source: Source, done: "queue.SimpleQueue[_Reading]") -> None:
+        self.source = source
+        self.due = 0.0
+        self.asked: _Tick | None = None
+        self.missed_ticks = 0
+        self.failures = 0
+        self.hung = False
+        self.read_seconds: float | None = None
+        self._requests: queue.SimpleQueue[_Tick | None] = queue.SimpleQueue()
+        self._done = done
+        # A daemon, because a driver call that never returns must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=f"read-{source.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def up(self) -> bool:
+        return self.failures == 0 and not self.hung
+
+    def ask(self, tick: _Tick) -> None:
+        self.asked = tick
+        self._requests.put(tick)
+
+    def end(self, timeout: float) -> None:
+        self._requests.put(None)
+        self._thread.join(timeout)
+        if not self._thread.is_alive():
+            self.source.close()
+
+    def _run(self) -> None:
+        while (tick := self._requests.get()) is not None:
+            started = time.perf_counter()
+            items: tuple[Sample | Event, ...] = ()
+            failure = None
+            try:
+                items = tuple(self.source.read())
+            except Exception as error:  # noqa: BLE001 - a source must never take the others, or the run, down
+                failure = error
+            self._done.put(_Reading(self, tick, items, failure, time.perf_counter() - started))
+
+
+class Sampler:
+    """Reads sources every `interval` seconds and gives each snapshot to every consumer, in order."""
+
+    def __init__(
+        self, sources: Iterable[Source], interval: float, consumers: Sequence[Consumer] = (), clock: Clock | None = None
+    ) -> None:
+        self.interval = interval
+        self._consumers = list(consumers)
+        self._clock = clock or Clock()
+        self._done: queue.SimpleQueue[_Reading] = queue.SimpleQueue()
+        self._readers = [_Reader(source, self._done) for source in sources]
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._events: list[Event] = []
+        self._start = _Tick(self._clock.time(), self._clock.monotonic())
+        self._clock_offset = 0.0
+
+    def start(self) -> None:
+        """Run the loop in a thread until `stop`."""
+        self._thread = threading.Thread(target=self.run, name="sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the loop after one last reading, so that counters reach to the end, and close the sources."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join(self.interval + 5.0)
+        for reader in self._readers:
+            reader.end(timeout=0.2 if reader.asked else 2.0)
+
+    def run(self, ticks: float = math.inf) -> None:
+        """The loop itself: `ticks` readings on the grid, or until stopped."""
+        number = 0
+        while number < ticks:
+            self._tick()
+            behind = self._clock.monotonic() - self._start.elapsed - number * self.interval
+            skipped = int(behind // self.interval)
+            if skipped > 0:
+                self._gap("sampler", skipped, "the machine was too busy, or asleep")
+            number += 1 + skipped
+            due = self._start.elapsed + number * self.interval
+            if self._clock.wait(self._stop, max(0.0, due - self._clock.monotonic())):
+                self._tick()
+                return
+
+    def once(self, timeout: float) -> Snapshot:
+        """One reading of every source, slow ones too, waiting for them at most so long."""
+        tick = self._now()
+        for reader in self._readers:
+            reader.ask(tick)
+        return self._snapshot(tick, self._collect(set(self._readers), timeout))
+
+    def _tick(self) -> None:
+        tick = self._now()
+        waited_for = set()
+        for reader in self._readers:
+            if reader.asked is not None:
+                self._still_busy(reader, tick)
+            elif tick.elapsed >= reader.due - 0.01 * self.interval:
+                reader.ask(tick)
+                if reader.source.period is None:
+                    waited_for.add(reader)
+        readings = self._collect(waited_for, 0.9 * self.interval)
+        now: list[_Reading] = []
+        late: list[_Reading] = []
+        for reading in readings:
+            # A slow source's news joins the tick at which it arrives; a late one of this loop keeps its own time.
+            belongs = reading.tick is tick or reading.reader.source.period is not None
+            (now if belongs else late).append(reading)
+        for reading in late:
+            self._emit(self._snapshot(reading.tick, [reading], health=False))
+        self._emit(self._snapshot(tick, now))
+
+    def _now(self) -> _Tick:
+        tick = _Tick(self._clock.time(), self._clock.monotonic() - self._start.elapsed)
+        offset = tick.time - self._start.time - tick.elapsed
+        jump = offset - self._clock_offset
+        if abs(jump) > CLOCK_JUMP_SECONDS:
+            self._events.append(
+                Event(
+                    "clock_jump",
+                    f"the wall clock jumped by {jump:+.1f} s: the machine slept, or its clock was set",
+                    "warning",
+                    {"seconds": round(jump, 3)},
+                )
+            )
+        self._clock_offset = offset
+        return tick
+
+    def _collect(self, waited_for: set[_Reader], timeout: float) -> list[_Reading]:
+        """Readings of these sources, as far as they come in time, and whatever else has arrived."""
+        readings: list[_Reading] = []
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                reading = self._done.get(bool(waited_for), max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                return readings
+            waited_for.discard(reading.reader)
+            self._account(reading)
+            readings.append(reading)
+
+    def _account(self, reading: _Reading) -> None:
+        reader = reading.reader
+        source = reader.source
+        reader.asked = None
+        reader.read_seconds = reading.seconds
+        if reader.missed_ticks:
+            self._gap(source.name, reader.missed_ticks, f"a reading took {reading.seconds:.1f} s")
+            reader.missed_ticks = 0
+        if reading.error is None:
+            if not reader.up:
+                self._events.append(Event("source_up", f"{source.name}: back", "info", {"source": source.name}))
+            reader.failures = 0
+            reader.due = reading.tick.elapsed + (source.period or 0.0)
+        else:
+            if reader.failures == 0:
+                self._source_down(source.name, reading.error)
+            reader.due = reading.tick.elapsed + RETRY_SECONDS[min(reader.failures, len(RETRY_SECONDS) - 1)]
+            reader.failures += 1
+        reader.hung = False
+
+    def _still_busy(self, reader: _Reader, tick: _Tick) -> None:
+        assert reader.asked is not None
+        busy = tick.elapsed - reader.asked.elapsed
+        if reader.source.period is None:
+            reader.missed_ticks += 1
+        if not reader.hung and busy > max(HUNG_AFTER_SECONDS, 3 * (reader.source.period or self.interval)):
+            reader.hung = True
+            self._source_down(reader.source.name, PulsetrainError(f"no answer for {busy:.0f} s"))
+
+    def _source_down(self, name: str, error: Exception) -> None:
+        reason = str(error) if isinstance(error, PulsetrainError) else f"{type(error).__name__}: {error}"
+        log.debug("source %s failed", name, exc_info=error)
+        self._events.append(Event("source_down", f"{name}: {reason}", "warning", {"source": name}))
+
+    def _gap(self, source: str, ticks: int, reason: str) -> None:
+        self._events.append(
+            Event(
+                "gap",
+                f"{source} missed {ticks} tick{'s' if ticks > 1 else ''}: {reason}",
+                "info",
+                {"source": source, "ticks": ticks, "seconds": round(ticks * self.interval, 3)},
+            )
+        )
+
+    def _snapshot(self, tick: _Tick, readings: Iterable[_Reading], *, health: bool = True) -> Snapshot:
+        merged: dict[Subject, Sample] = {}
+        events = self._events
+        self._events = []
+        for reading in readings:
+            for item in reading.items:
+                if isinstance(item, Event):
+                    events.append(item)
+                elif item.subject in merged:
+                    merged[item.subject].values.update(item.values)
+                else:
+                    merged[item.subject] = item
+        if health:
+            own = merged.setdefault(HOST, Sample(HOST, {}))
+            own.values["source_up"] = {reader.source.name: int(reader.up) for reader in self._readers}
+            own.values["source_read_seconds"] = {
+                reader.source.name: round(reader.read_seconds, 6)
+                for reader in self._readers
+                if reader.read_seconds is not None
+            }
+            own.values["pulsetrain_cpu_seconds"] = round(time.process_time(), 3)
+        return Snapshot(tick.time, tick.elapsed, tuple(merged.values()), tuple(events))
+
+    def _emit(self, snapshot: Snapshot) -> None:
+        for consumer in list(self._consumers):
+            try:
+                consumer(snapshot)
+            except Exception:
+                self._consumers.remove(consumer)
+                log.exception("pulsetrain has a fault: %r failed and is switched off", consumer)
