@@ -1,0 +1,1 @@
+"""The run folder: its layout, its writer and its readers."""

@@ -1,0 +1,187 @@
+"""A run is a folder: where it lies, what it is called, what `run.json` says of it, how it is found again.
+
+<home>/runs/20261116-013054-resnet50-3f9c/
+  run.json
+  <host>/gpu_metrics_20261116_013054.jsonl ...
+"""
+
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from pulsetrain.errors import PulsetrainError, UsageError
+
+RUN_JSON = "run.json"
+
+
+class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What `run.json` holds. Fields are only ever added, so that older folders stay readable."""
+
+    id: str
+    """Also the correlation id: it stands in every log line, metric label and event."""
+    name: str
+    command: list[str] = []
+    directory: str = ""
+    tags: dict[str, str] = {}
+    start: datetime
+    end: datetime | None = None
+    status: str = "running"
+    """running, finished (exit code 0), failed, interrupted (ended by a signal), or died (pulsetrain did)."""
+    exit_code: int | None = None
+    interval_seconds: float = 1.0
+    simulated: bool = False
+    hosts: dict[str, "Host"] = {}
+    lost_samples: int = 0
+    """Samples that could not be written, because the disk was full or away."""
+
+
+class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One machine of a run."""
+
+    gpus: list[dict[str, Any]] = []
+    pulsetrain: str = ""
+    python: str = ""
+    system: str = ""
+    cpu_cores: int = 0
+    memory_bytes: int = 0
+    pid: int = 0
+    """The watching process; with its start time, this tells whether a run still lives."""
+    pid_start: float = 0.0
+    unavailable: dict[str, str] = {}
+    """Sources that did not work here, and why."""
+
+
+class RunFolder:
+    """One run on disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"RunFolder({str(self.path)!r})"
+
+    def host_folder(self, host: str) -> Path:
+        return self.path / host
+
+    def load(self) -> Run:
+        """Read run.json. A run that says it is running, but whose watching process is gone, died."""
+        file = self.path / RUN_JSON
+        try:
+            run = msgspec.json.decode(file.read_bytes(), type=Run)
+        except FileNotFoundError:
+            raise UsageError(f"{self.path} is not a run: it has no {RUN_JSON}.") from None
+        except msgspec.MsgspecError as error:
+            raise PulsetrainError(
+                f"{file} cannot be read: {error}.", hint="The other files of the run may be whole."
+            ) from None
+        if run.status == "running" and not self._lives(run):
+            run.status = "died"
+        return run
+
+    def save(self, run: Run) -> None:
+        """Write run.json whole or not at all."""
+        temporary = self.path / f".{RUN_JSON}.{os.getpid()}"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+        temporary.replace(self.path / RUN_JSON)
+
+    def size_bytes(self) -> int:
+        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+
+    def files(self, table: str) -> list[Path]:
+        """The JSONL files of a table, on all hosts, oldest first."""
+        pattern = "events.jsonl" if table == "events" else f"{table}_metrics_*.jsonl"
+        return sorted(self.path.glob(f"*/{pattern}"), key=lambda file: (file.parent.name, file.name))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path)
+
+    def _lives(self, run: Run) -> bool:
+        here = run.hosts.get(host_name())
+        if here is None:  # watched from another machine: trust its files as long as they move
+            newest = max((file.stat().st_mtime for file in self.path.rglob("*.jsonl")), default=0.0)
+            return datetime.now(UTC).timestamp() - newest < max(60.0, 10 * run.interval_seconds)
+        try:
+            return abs(float(psutil.Process(here.pid).create_time()) - here.pid_start) < 1.0
+        except psutil.Error:
+            return False
+
+
+class Home:
+    """The folder that holds all runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def find(cls, directory: str | None = None) -> "Home":
+        """`--dir`, else $PULSETRAIN_HOME/runs, else ~/.pulsetrain/runs."""
+        if directory:
+            return cls(Path(directory).expanduser())
+        if home := os.environ.get("PULSETRAIN_HOME"):
+            return cls(Path(home).expanduser() / "runs")
+        try:
+            return cls(Path.home() / ".pulsetrain" / "runs")
+        except RuntimeError:
+            raise UsageError(
+                "there is no home directory to keep runs in.", hint="Set PULSETRAIN_HOME, or say --dir FOLDER."
+            ) from None
+
+    def create(self, name: str, start: datetime) -> RunFolder:
+        """A new, empty run folder; two runs of the same second and name get different ones."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            while True:
+                folder = self.path / f"{start:%Y%m%d-%H%M%S}-{slug(name)}-{secrets.token_hex(2)}"
+                try:
+                    folder.mkdir()
+                    return RunFolder(folder)
+                except FileExistsError:
+                    if not folder.is_dir():
+                        raise
+        except OSError as error:
+            raise PulsetrainError(
+                f"runs cannot be kept in {self.path}: {error.strerror}.",
+                hint="Set PULSETRAIN_HOME to a folder you may write to, or say --dir FOLDER.",
+            ) from None
+
+    def runs(self) -> Iterator[RunFolder]:
+        """All runs, oldest first."""
+        if self.path.is_dir():
+            yield from (RunFolder(p) for p in sorted(self.path.iterdir()) if (p / RUN_JSON).is_file())
+
+    def resolve(self, wanted: str) -> RunFolder:
+        """A run by id, unique start of an id, name, path, or `last`."""
+        if (Path(wanted) / RUN_JSON).is_file():
+            return RunFolder(Path(wanted))
+        runs = list(self.runs())
+        if not runs:
+            raise UsageError(f"there are no runs in {self.path}.", hint="Record one: pulsetrain run -- python train.py")
+        if wanted == "last":
+            return runs[-1]
+        found = [run for run in runs if run.path.name == wanted] or [r for r in runs if r.path.name.startswith(wanted)]
+        if not found:
+            found = [run for run in runs if run.load().name == wanted][-1:]  # a name means its latest run
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(run.path.name for run in found[:5])
+            raise UsageError(f"{len(found)} runs start with {wanted!r}: {ids}{', ...' if len(found) > 5 else ''}")
+        raise UsageError(f"there is no run {wanted!r} in {self.path}.", hint="List them: pulsetrain runs")
+
+
+def slug(name: str) -> str:
+    """A name that is safe in a file name."""
+    return re.sub(r"[^a-zA-Z0-9._]+", "-", name).strip("-.")[:40] or "run"
+
+
+def host_name() -> str:
+    return slug(socket.gethostname())

@@ -1,0 +1,225 @@
+"""Writes snapshots into a run folder as JSON lines, batched, from a thread of its own.
+
+At most 60 samples or 2 seconds are unwritten. When the disk is full or away, lines wait in bounded memory; the oldest
+go first, their number is reported, and writing resumes when it can.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+from collections import deque
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from pulsetrain.catalog import CORE_GPU_FIELDS
+from pulsetrain.errors import PulsetrainError
+from pulsetrain.snapshot import Event, Sample, Snapshot
+
+log = logging.getLogger(__name__)
+
+BATCH_SAMPLES = 60
+BATCH_SECONDS = 2.0
+SEGMENT_BYTES = 64 * 2**20
+"""A file is closed and the next one begun at this size, so that a week-long run stays in pieces that can be sealed."""
+WAITING_LINES = 20_000
+"""How many lines of one file may wait for a disk that does not take them."""
+
+_ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
+_CORE = _ABSENT.keys()
+
+
+class Segments:
+    """The files of one table: appended to, and continued in a new file when one is full."""
+
+    def __init__(self, folder: Path, table: str, start: datetime, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self._folder = folder
+        self._start = start
+        self._table = table
+        self._segment_bytes = segment_bytes
+        self._path: Path | None = None
+        self._file: int | None = None
+        self._size = 0
+        self._waiting: deque[bytes] = deque(maxlen=WAITING_LINES)
+        self._lock = threading.Lock()
+        self.lost_lines = 0
+
+    def append(self, *lines: bytes) -> None:
+        with self._lock:
+            self.lost_lines += max(0, len(self._waiting) + len(lines) - WAITING_LINES)
+            self._waiting.extend(lines)
+
+    def flush(self) -> None:
+        """Write what waits. On an OSError the file counts as it was before, and the lines wait on."""
+        with self._lock:
+            lines = list(self._waiting)
+            self._waiting.clear()
+        if not lines:
+            return
+        try:
+            self._write(b"".join(lines))
+        except OSError:
+            self._take_back()
+            with self._lock:
+                newer = list(self._waiting)
+                self._waiting.clear()
+                self.lost_lines += max(0, len(lines) + len(newer) - WAITING_LINES)
+                self._waiting.extend(lines + newer)
+            raise
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _take_back(self) -> None:
+        """Cut off what a failed write has left, half a line maybe, and open the file anew for the next one."""
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                os.ftruncate(self._file, self._size)
+        self.close()
+
+    @property
+    def waiting_lines(self) -> int:
+        return len(self._waiting)
+
+    def _write(self, data: bytes) -> None:
+        if self._path is None or self._size >= self._segment_bytes:
+            self.close()
+            self._path, self._file = self._new_segment()
+            self._size = os.fstat(self._file).st_size
+        if self._file is None:  # after an error, when cutting off may have failed as well
+            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            os.ftruncate(self._file, self._size)
+        written = 0
+        while written < len(data):
+            written += os.write(self._file, data[written:])
+        self._size += written
+
+    def _new_segment(self) -> tuple[Path, int]:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        if self._table == "events":
+            path = self._folder / "events.jsonl"
+            return path, os.open(path, flags, 0o644)
+        begin = self._start if self._path is None else datetime.now(UTC)
+        stem = f"{self._table}_metrics_{begin:%Y%m%d_%H%M%S}"
+        for count in range(1_000_000):
+            path = self._folder / (f"{stem}_{count}.jsonl" if count else f"{stem}.jsonl")
+            try:
+                return path, os.open(path, flags | os.O_EXCL, 0o644)
+            except FileExistsError:
+                continue
+        raise FileExistsError(stem)
+
+
+class Writer:
+    """A consumer of snapshots that keeps them in a run's folder for this host."""
+
+    def __init__(self, folder: Path, start: datetime, segment_bytes: int = SEGMENT_BYTES) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PulsetrainError(f"the run cannot be written to {folder}: {error.strerror}.") from None
+        self._folder = folder
+        self._start = start
+        self._segment_bytes = segment_bytes
+        self._segments: dict[str, Segments] = {}
+        self._encoder = msgspec.json.Encoder()
+        self._unwritten = 0
+        self._failing: OSError | None = None
+        self._reported_lost = 0
+        self._wake = threading.Event()
+        self._flushing = threading.Lock()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
+        self._thread.start()
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
+        head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
+        lines: dict[str, list[bytes]] = {"events": [head + self._event(event) for event in snapshot.events]}
+        for sample in snapshot.samples:
+            lines.setdefault(sample.subject.table, []).append(head + self._sample(sample))
+        for table, new in lines.items():
+            self._table(table).append(*new)
+        self._unwritten += len(snapshot.samples) + len(snapshot.events)
+        if self._unwritten >= BATCH_SAMPLES:
+            self._wake.set()
+
+    @property
+    def lost_samples(self) -> int:
+        """Lines thrown away, or that never reached the disk."""
+        lost = sum(segments.lost_lines for segments in self._segments.values())
+        return lost + (sum(s.waiting_lines for s in self._segments.values()) if self._closing else 0)
+
+    def close(self) -> None:
+        """Write what is left and stop."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join()
+        for segments in self._segments.values():
+            segments.close()
+
+    def _table(self, table: str) -> Segments:
+        found = self._segments.get(table)
+        if found is None:
+            # A new dict, because the writing thread may be walking over the old one.
+            found = Segments(self._folder, table, self._start, self._segment_bytes)
+            self._segments = {**self._segments, table: found}
+        return found
+
+    def _sample(self, sample: Sample) -> bytes:
+        subject, values = sample
+        if subject.table == "gpu" and not values.keys() >= _CORE:
+            values = _ABSENT | values
+        return b"%b%b}\n" % (self._members(subject.labels), self._members(values))
+
+    def _event(self, event: Event) -> bytes:
+        fields = {"kind": event.kind, "severity": event.severity, "message": event.message, **event.details}
+        return self._members(fields) + b"}\n"
+
+    def _members(self, fields: object) -> bytes:
+        """The inside of a JSON object, with a comma before it."""
+        text = self._encoder.encode(fields)
+        return b"," + text[1:-1] if len(text) > 2 else b""
+
+    def _run(self) -> None:
+        while not self._closing:
+            self._wake.wait(BATCH_SECONDS)
+            self._wake.clear()
+            self._unwritten = 0
+            self.flush()
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, now."""
+        with self._flushing:
+            self._flush()
+
+    def _flush(self) -> None:
+        failed = None
+        for segments in self._segments.values():
+            try:
+                segments.flush()
+            except OSError as error:
+                failed = error
+        if failed and not self._failing:
+            log.warning(
+                "the run cannot be written to %s: %s. Your command goes on; recording resumes when it can.",
+                self._folder,
+                failed.strerror,
+            )
+        elif self._failing and not failed:
+            self._report_recovery(self._failing)
+        self._failing = failed
+
+    def _report_recovery(self, was: OSError) -> None:
+        lost = self.lost_samples - self._reported_lost
+        self._reported_lost = self.lost_samples
+        message = f"recording resumed after: {was.strerror}; {lost} samples were lost"
+        log.warning(message)
+        event = Event("recording_resumed", message, "warning", {"lost_samples": lost})
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
+        self._table("events").append(b'{"timestamp":"%sZ"' % time.encode() + self._event(event))

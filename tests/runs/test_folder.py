@@ -1,0 +1,103 @@
+"""Run folders: how they are made, found, and told dead from alive."""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pulsetrain.errors import PulsetrainError, UsageError
+from pulsetrain.runs.folder import Home, Host, Run, RunFolder, host_name, slug
+
+START = datetime(2026, 11, 16, 1, 30, 54, tzinfo=UTC)
+
+
+def make(home: Home, name: str, start: datetime = START, **fields: object) -> RunFolder:
+    folder = home.create(name, start)
+    folder.save(Run(id=folder.path.name, name=name, start=start, **fields))  # type: ignore[arg-type]
+    return folder
+
+
+def test_runs_of_the_same_second_and_name_get_folders_of_their_own(tmp_path: Path) -> None:
+    home = Home(tmp_path / "runs")
+    folders = [home.create("resnet50", START).path for _ in range(50)]
+    assert len(set(folders)) == 50
+    assert all(folder.name.startswith("20261116-013054-resnet50-") for folder in folders)
+
+
+def test_a_run_is_found_by_id_prefix_name_path_and_as_the_last(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    first = make(home, "first")
+    second = make(home, "second", datetime(2026, 11, 17, tzinfo=UTC))
+    assert home.resolve(first.path.name).path == first.path
+    assert home.resolve("20261116").path == first.path
+    assert home.resolve("second").path == second.path
+    assert home.resolve(str(first.path)).path == first.path
+    assert home.resolve("last").path == second.path
+
+
+def test_a_prefix_of_several_runs_and_a_run_that_does_not_exist_are_clear_errors(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with pytest.raises(UsageError, match="there are no runs"):
+        home.resolve("last")
+    make(home, "a")
+    make(home, "b")
+    with pytest.raises(UsageError, match="2 runs start with '20261116'"):
+        home.resolve("20261116")
+    with pytest.raises(UsageError, match="there is no run 'nothing'"):
+        home.resolve("nothing")
+
+
+def test_a_name_means_its_latest_run(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    make(home, "resnet")
+    latest = make(home, "resnet", datetime(2026, 11, 17, tzinfo=UTC))
+    assert home.resolve("resnet").path == latest.path
+
+
+def test_a_run_whose_watching_process_is_gone_died(tmp_path: Path) -> None:
+    me = psutil.Process()
+    alive = Host(pid=me.pid, pid_start=me.create_time())
+    reused = Host(pid=me.pid, pid_start=me.create_time() - 100)
+    home = Home(tmp_path)
+    assert make(home, "a", hosts={host_name(): alive}).load().status == "running"
+    assert make(home, "b", hosts={host_name(): reused}).load().status == "died"
+
+
+def test_a_run_of_another_host_lives_while_its_files_move(tmp_path: Path) -> None:
+    run = make(Home(tmp_path), "a", hosts={"elsewhere": Host(pid=1)})
+    file = run.path / "elsewhere/host_metrics_20261116_013054.jsonl"
+    file.parent.mkdir()
+    file.write_text("{}\n")
+    assert run.load().status == "running"
+    os.utime(file, (0, 0))
+    assert run.load().status == "died"
+
+
+def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PulsetrainError, match="runs cannot be kept in") as error:
+        Home(tmp_path / "file" / "runs").create("x", START)
+    assert "PULSETRAIN_HOME" in str(error.value)
+
+
+def test_a_damaged_run_json_is_a_clear_error(tmp_path: Path) -> None:
+    run = make(Home(tmp_path), "a")
+    (run.path / "run.json").write_text('{"id": "x", ')
+    with pytest.raises(PulsetrainError, match=r"run\.json cannot be read"):
+        run.load()
+
+
+def test_a_run_json_of_a_newer_version_is_still_read(tmp_path: Path) -> None:
+    run = make(Home(tmp_path), "a")
+    text = (run.path / "run.json").read_text().replace('"name"', '"invented_later": [1], "name"')
+    (run.path / "run.json").write_text(text)
+    assert run.load().name == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"), [("ResNet 50/é", "ResNet-50"), ("../../etc", "etc"), ("", "run"), ("a" * 99, "a" * 40)]
+)
+def test_names_become_safe_file_names(name: str, safe: str) -> None:
+    assert slug(name) == safe

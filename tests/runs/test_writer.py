@@ -1,0 +1,172 @@
+"""What is written of a run, and what survives a full disk, a kill and a torn line."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from pulsetrain.catalog import CORE_GPU_FIELDS
+from pulsetrain.runs.folder import RunFolder
+from pulsetrain.runs.reader import Lines
+from pulsetrain.runs.writer import Writer
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
+
+START = datetime(2026, 11, 16, 1, 30, 54, tzinfo=UTC)
+GPU = Subject("gpu", "GPU-1", {"gpu_index": 0, "uuid": "GPU-1", "name": "Test"})
+
+
+def gpu_at(elapsed: float, **values: Value) -> Snapshot:
+    return Snapshot(START.timestamp() + elapsed, elapsed, (Sample(GPU, {"up": 1, **values}),))
+
+
+def lines(folder: Path, pattern: str = "gpu_metrics_*.jsonl") -> list[dict[str, object]]:
+    return [json.loads(line) for file in sorted(folder.glob(pattern)) for line in file.read_text().splitlines()]
+
+
+def test_a_gpu_line_has_all_fields_of_the_older_tools_null_where_the_device_has_none(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    writer(gpu_at(1.0256, temperature_celsius=60.0))
+    writer.close()
+    (line,) = lines(tmp_path)
+    assert line["timestamp"] == "2026-11-16T01:30:55.025Z"
+    assert line["elapsed_seconds"] == 1.026
+    assert line["temperature_celsius"] == 60.0
+    absent = [name for name in CORE_GPU_FIELDS if name != "temperature_celsius"]
+    assert [line[name] for name in absent] == [None] * len(absent)
+
+
+def test_files_bear_the_time_the_run_started(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    writer(gpu_at(0))
+    writer.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["gpu_metrics_20261116_013054.jsonl"]
+
+
+def test_events_have_a_file_of_their_own(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    writer(Snapshot(START.timestamp(), 0.0, (), (Event("gap", "missed 2 ticks", "info", {"ticks": 2}),)))
+    writer.close()
+    (event,) = lines(tmp_path, "events.jsonl")
+    assert event["kind"] == "gap" and event["ticks"] == 2 and event["severity"] == "info"
+
+
+def test_a_full_segment_is_continued_in_a_new_file_and_nothing_is_lost_between(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START, segment_bytes=2000)
+    for number in range(100):
+        writer(gpu_at(number))
+        if number % 10 == 9:
+            writer.flush()
+    writer.close()
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 3
+    assert all(file.stat().st_size < 6000 for file in files)
+    assert sorted(int(str(line["elapsed_seconds"]).split(".")[0]) for line in lines(tmp_path)) == list(range(100))
+
+
+def test_at_most_two_seconds_stay_unwritten(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    writer(gpu_at(0))
+    deadline = time.monotonic() + 10
+    while not lines(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(lines(tmp_path)) == 1
+    writer.close()
+
+
+def test_sixty_samples_are_written_at_once(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    time.sleep(0.1)  # the writing thread now waits its two seconds
+    began = time.monotonic()
+    for number in range(60):
+        writer(gpu_at(number))
+    while len(lines(tmp_path)) < 60:
+        assert time.monotonic() - began < 1.5
+        time.sleep(0.01)
+    writer.close()
+
+
+def test_a_killed_process_loses_at_most_the_last_batch(tmp_path: Path) -> None:
+    script = f"""
+import sys, time
+from datetime import UTC, datetime
+from pathlib import Path
+from pulsetrain.runs.writer import Writer
+from pulsetrain.snapshot import Sample, Snapshot, Subject
+writer = Writer(Path({str(tmp_path)!r}), datetime.now(UTC))
+gpu = Subject("gpu", "G", {{"gpu_index": 0}})
+for number in range(10_000):
+    writer(Snapshot(time.time(), float(number), (Sample(gpu, {{"up": 1}}),)))
+    print(number, flush=True)
+    time.sleep(0.002)
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    for line in process.stdout:
+        if int(line) == 400:
+            break
+    process.kill()
+    last = max([400, *(int(line) for line in process.stdout)])
+    process.wait()
+    process.stdout.close()
+    written = Lines(RunFolder(tmp_path.parent), "gpu")
+    kept = [line["elapsed_seconds"] for host, line in written if host == tmp_path.name]
+    assert written.damaged <= 1
+    assert kept == [float(number) for number in range(len(kept))]
+    assert last - len(kept) < 2 * 60
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", folder], capture_output=True).returncode:
+        if os.environ.get("CI") == "true":
+            pytest.fail("cannot mount a small file system")
+        pytest.skip("needs the right to mount a small file system")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_is_said_once_and_recording_resumes_with_whole_lines(
+    small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * 100_000)
+    writer = Writer(small_disk / "host", START)
+    for number in range(400):
+        writer(gpu_at(number))
+    writer.flush()
+    writer.flush()
+    assert len([record for record in caplog.records if "No space left on device" in record.message]) == 1
+    filler.unlink()
+    writer.flush()
+    writer(gpu_at(400))
+    writer.close()
+    kept = lines(small_disk / "host")
+    assert [line["elapsed_seconds"] for line in kept] == [float(number) for number in range(401)]
+    assert writer.lost_samples == 0
+    (resumed,) = lines(small_disk / "host", "events.jsonl")
+    assert resumed["kind"] == "recording_resumed"
+
+
+def test_when_the_disk_stays_full_the_oldest_lines_go_and_are_counted(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    writer = Writer(small_disk / "host", START)
+    writer(gpu_at(0))
+    writer.flush()
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
+        while True:
+            file.write(b"x" * 1024)
+    for number in range(1, 25_000):
+        writer(gpu_at(number))
+    writer.close()
+    kept = len(lines(small_disk / "host"))
+    assert kept < 100
+    assert writer.lost_samples == 25_000 - kept  # those thrown away, and those that still waited at the end
