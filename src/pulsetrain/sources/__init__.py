@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Protocol
 
-from pulsetrain.errors import Unavailable
+from pulsetrain.errors import Unavailable, UsageError
 from pulsetrain.snapshot import Event, Sample
 
 
@@ -48,6 +48,8 @@ SOURCES: dict[str, str] = {
 }
 """Module below this package, and what it sees. Each has `open_sources(options)`, which raises `Unavailable`."""
 
+GPU_SOURCES = ("nvidia", "nvidia_smi", "amd", "simulated")
+
 
 @dataclass(frozen=True)
 class Opened:
@@ -61,6 +63,7 @@ def open_sources(options: Options) -> Opened:
     """Open every source that works on this machine."""
     sources: list[Source] = []
     unavailable: dict[str, Unavailable] = {}
+    refused: list[UsageError] = []
     for name in SOURCES:
         try:
             if reason := _not_wanted(name, options, unavailable):
@@ -68,13 +71,19 @@ def open_sources(options: Options) -> Opened:
             sources += import_module(f"{__name__}.{name}").open_sources(options)
         except Unavailable as error:
             unavailable[name] = error
+        except UsageError as error:
+            refused.append(error)
+            unavailable[name] = Unavailable(error.message, hint=error.hint)
+    # With GPUs of two makers, --gpus may name those of one; it is wrong when nobody knows them.
+    if refused and all(name in unavailable for name in GPU_SOURCES):
+        raise refused[0]
     return Opened(tuple(sources), unavailable)
 
 
 def _not_wanted(name: str, options: Options, unavailable: Mapping[str, Unavailable]) -> str | None:
     if name == "simulated" and not options.simulate:
         return "not asked for (--simulate 2xL4)"
-    if name in ("nvidia", "nvidia_smi", "amd") and options.simulate:
+    if name in GPU_SOURCES and name != "simulated" and options.simulate:
         return "the GPUs are simulated"
     if name == "nvidia_smi" and "nvidia" not in unavailable:
         return "not needed, NVML works"
