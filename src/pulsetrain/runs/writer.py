@@ -28,7 +28,6 @@ WAITING_LINES = 20_000
 """How many lines of one file may wait for a disk that does not take them."""
 
 _ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
-_CORE = _ABSENT.keys()
 
 
 class Segments:
@@ -46,10 +45,11 @@ class Segments:
         self._lock = threading.Lock()
         self.lost_lines = 0
 
-    def append(self, *lines: bytes) -> None:
+    def append(self, line: bytes) -> None:
         with self._lock:
-            self.lost_lines += max(0, len(self._waiting) + len(lines) - WAITING_LINES)
-            self._waiting.extend(lines)
+            if len(self._waiting) == WAITING_LINES:
+                self.lost_lines += 1
+            self._waiting.append(line)
 
     def flush(self) -> None:
         """Write what waits. On an OSError the file counts as it was before, and the lines wait on."""
@@ -139,11 +139,10 @@ class Writer:
     def __call__(self, snapshot: Snapshot) -> None:
         time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
         head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
-        lines: dict[str, list[bytes]] = {"events": [head + self._event(event) for event in snapshot.events]}
         for sample in snapshot.samples:
-            lines.setdefault(sample.subject.table, []).append(head + self._sample(sample))
-        for table, new in lines.items():
-            self._table(table).append(*new)
+            self._table(sample.subject.table).append(head + self._sample(sample))
+        for event in snapshot.events:
+            self._table("events").append(head + self._event(event))
         self._unwritten += len(snapshot.samples) + len(snapshot.events)
         if self._unwritten >= BATCH_SAMPLES:
             self._wake.set()
@@ -171,10 +170,10 @@ class Writer:
         return found
 
     def _sample(self, sample: Sample) -> bytes:
-        subject, values = sample
-        if subject.table == "gpu" and not values.keys() >= _CORE:
+        values = sample.values
+        if sample.subject.table == "gpu":
             values = _ABSENT | values
-        return b"%b%b}\n" % (self._members(subject.labels), self._members(values))
+        return self._members(sample.subject.labels) + self._members(values) + b"}\n"
 
     def _event(self, event: Event) -> bytes:
         fields = {"kind": event.kind, "severity": event.severity, "message": event.message, **event.details}

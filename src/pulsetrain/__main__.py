@@ -1,0 +1,6 @@
+"""`python -m pulsetrain`."""
+
+from pulsetrain.cli.main import main
+
+if __name__ == "__main__":
+    main()

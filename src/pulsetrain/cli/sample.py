@@ -1,0 +1,43 @@
+"""`pulsetrain sample`: this machine, once."""
+
+import sys
+import time
+
+import click
+
+from pulsetrain.cli import options
+from pulsetrain.sources import Options
+
+SETTLE_SECONDS = 0.25
+"""CPU use is a difference between two readings: this is the least time between them that means anything."""
+PATIENCE_SECONDS = 5.0
+
+
+@click.command(short_help="Show this machine once.")
+@options.machine
+@options.json_output
+@options.logs
+def sample(machine: Options, as_json: bool) -> None:
+    """Show GPUs, the processes on them, and the host, once."""
+    from pulsetrain.cli import logs
+    from pulsetrain.cli.session import open_machine, why_no_gpu
+    from pulsetrain.live import Live
+    from pulsetrain.runs.folder import host_name
+    from pulsetrain.sampler import Sampler
+    from pulsetrain.views.json import snapshot_json
+    from pulsetrain.views.machine import machine_lines
+    from pulsetrain.views.text import Style
+
+    opened = open_machine(machine.all_by_default())
+    sampler = Sampler(opened.sources, interval=SETTLE_SECONDS)
+    live = Live()
+    live(sampler.once(PATIENCE_SECONDS))  # the first reading of what is told as a difference
+    time.sleep(SETTLE_SECONDS)
+    snapshot = sampler.once(PATIENCE_SECONDS)
+    live(snapshot)
+    logs.log_events(snapshot)
+    if as_json:
+        click.echo(snapshot_json(live, host_name()))
+    else:
+        click.echo("\n".join(machine_lines(live, host_name(), Style(sys.stdout), why_no_gpu(opened))))
+    sampler.stop()

@@ -1,0 +1,150 @@
+"""Watching, as `run`, `watch` and `demo` do it: sources, sampler, and a run folder when asked to record."""
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from pulsetrain import __version__
+from pulsetrain.cli import logs
+from pulsetrain.insight.summary import Summary, Totals
+from pulsetrain.runs.folder import Home, Host, Run, host_name
+from pulsetrain.runs.writer import Writer
+from pulsetrain.sampler import Consumer, Sampler
+from pulsetrain.snapshot import Snapshot
+from pulsetrain.sources import Opened, Options, Source, open_sources
+
+
+class Recording:
+    """A run folder being written: a consumer of snapshots."""
+
+    def __init__(
+        self, home: Home, run_name: str, command: Sequence[str], interval: float, tags: dict[str, str]
+    ) -> None:
+        start = datetime.now(UTC)
+        self.folder = home.create(run_name, start)
+        self.run = Run(
+            id=self.folder.path.name,
+            name=run_name,
+            command=list(command),
+            directory=str(Path.cwd()),
+            tags=tags,
+            start=start,
+            interval_seconds=interval,
+            hosts={host_name(): _this_host()},
+        )
+        self.totals = Totals(host_name())
+        self._writer = Writer(self.folder.host_folder(host_name()), start)
+        self.folder.save(self.run)
+
+    @property
+    def host(self) -> Host:
+        return self.run.hosts[host_name()]
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        self._writer(snapshot)
+        self.totals(snapshot)
+        if not self.host.gpus:
+            self._note_gpus(snapshot)
+
+    def finish(self, status: str, exit_code: int | None) -> Summary:
+        self._writer.close()
+        self.run.end = datetime.now(UTC)
+        self.run.status = status
+        self.run.exit_code = exit_code
+        self.run.lost_samples = self._writer.lost_samples
+        try:
+            self.folder.save(self.run)
+        except OSError as error:
+            logs.log.warning("the end of the run could not be written to %s: %s", self.folder.path, error.strerror)
+        return self.totals.result()
+
+    def _note_gpus(self, snapshot: Snapshot) -> None:
+        labels = [sample.subject.labels for sample in snapshot.samples if sample.subject.table == "gpu"]
+        if labels:
+            self.host.gpus = [dict(label) for label in labels]
+            self.run.simulated = any(label.get("simulated") for label in labels)
+            self.folder.save(self.run)
+
+
+class Session:
+    """Sources and their sampler, with an optional recording."""
+
+    def __init__(self, opened: Opened, extra: Sequence[Source], interval: float, recording: Recording | None) -> None:
+        self.recording = recording
+        consumers: list[Consumer] = []
+        if recording:
+            recording.host.unavailable = {name: error.message for name, error in opened.unavailable.items()}
+            consumers.append(recording)
+        self._consumers = consumers
+        self._sources = [*opened.sources, *extra]
+        self._interval = interval
+        self._sampler: Sampler | None = None
+
+    def add(self, consumer: Consumer) -> None:
+        """Give snapshots to a view as well; before `start`."""
+        self._consumers.append(consumer)
+
+    def start(self) -> None:
+        self._sampler = Sampler(self._sources, self._interval, self._consumers)
+        self._sampler.start()
+
+    def stop(self) -> None:
+        if self._sampler:
+            self._sampler.stop()
+
+
+def open_machine(machine: Options) -> Opened:
+    """Sources of this machine. Why NVIDIA's are missing is said when there is a driver that does not work."""
+    opened = open_sources(machine)
+    nvidia = opened.unavailable.get("nvidia")
+    if nvidia and not machine.simulate and _has_nvidia_driver() and "nvidia_smi" in opened.unavailable:
+        logs.log.warning("%s", nvidia)
+    return opened
+
+
+def why_no_gpu(opened: Opened) -> str:
+    """One line for tables without GPUs."""
+    nvidia = opened.unavailable.get("nvidia")
+    reason = nvidia.message.removesuffix(".") if nvidia and _has_nvidia_driver() else "none found"
+    return f"{reason} (pulsetrain doctor tells more)"
+
+
+def _has_nvidia_driver() -> bool:
+    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
+
+
+def _this_host() -> Host:
+    me = psutil.Process()
+    return Host(
+        pulsetrain=__version__,
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}",
+        cpu_cores=os.cpu_count() or 0,
+        memory_bytes=psutil.virtual_memory().total,
+        pid=me.pid,
+        pid_start=me.create_time(),
+    )
+
+
+def default_name(command: Sequence[str]) -> str:
+    """`resnet50` for `python resnet50.py --lr 0.1`."""
+    words = [Path(word) for word in command if not word.startswith("-")]
+    if not words:
+        return "run"
+    interpreter = words[0].name.startswith(("python", "torchrun", "accelerate", "bash", "sh"))
+    scripts = [word for word in words[1:] if word.suffix in (".py", ".sh", ".ipynb")] if interpreter else []
+    if scripts:
+        return scripts[0].stem
+    if "-m" in command[:-1]:
+        return command[command.index("-m") + 1].rpartition(".")[2] or words[0].name
+    return words[0].name
+
+
+def to_terminal(lines: Sequence[str]) -> None:
+    """Our own words go to standard error: standard output belongs to the command."""
+    print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201 - the one place that prints

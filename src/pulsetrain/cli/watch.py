@@ -1,0 +1,61 @@
+"""`pulsetrain watch`: this machine, live, until stopped."""
+
+import signal
+import sys
+import threading
+
+import click
+
+from pulsetrain.cli import options
+from pulsetrain.sources import Options
+
+
+@click.command(short_help="Watch this machine until stopped.")
+@click.option("--record", is_flag=True, help="Keep what is seen in a run folder.")
+@options.recording
+@options.interval
+@options.machine
+@options.json_output
+@options.quiet
+@options.logs
+def watch(
+    record: bool,
+    name: str | None,
+    tag: dict[str, str],
+    directory: str | None,
+    interval: float,
+    machine: Options,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show GPUs, the processes on them, and the host, live. Ctrl-C ends it.
+
+    With --json, one line for each reading.
+    """
+    from pulsetrain.cli import logs
+    from pulsetrain.cli.session import Recording, Session, open_machine, to_terminal, why_no_gpu
+    from pulsetrain.runs.folder import Home, host_name
+    from pulsetrain.views.screen import JsonLines, Screen
+
+    opened = open_machine(machine.all_by_default())
+    recording = None
+    if record:
+        recording = Recording(Home.find(directory), name or "watch", [], interval, tag)
+        logs.configure(run_id=recording.run.id)
+    session = Session(opened, [], interval, recording)
+    stop = threading.Event()
+    if as_json:
+        session.add(JsonLines(sys.stdout, host_name(), stop.set))
+    elif not quiet:
+        session.add(Screen(sys.stdout, host_name(), stop.set, why_no_gpu(opened)))
+    if not (sys.stdout.isatty() and sys.stderr.isatty()) or quiet or as_json:
+        session.add(logs.log_events)  # else they stand on the screen, which log lines would tear
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    session.start()
+    stop.wait()
+    session.stop()
+    if recording:
+        recording.finish("finished", None)
+        if not quiet:
+            to_terminal([f"recorded in {recording.folder.path}"])

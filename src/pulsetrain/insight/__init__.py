@@ -1,0 +1,1 @@
+"""What a run used and how it went: pure functions and accumulators over its samples."""

@@ -1,0 +1,1 @@
+"""What people look at. Views read snapshots and run folders, never hardware."""

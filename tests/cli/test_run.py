@@ -1,0 +1,282 @@
+"""`pulsetrain run` as a user meets it: real processes, real signals, a real terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pulsetrain.catalog import CORE_GPU_FIELDS
+
+Pulsetrain = Callable[..., subprocess.CompletedProcess[str]]
+RUN = (sys.executable, "-m", "pulsetrain", "run", "--simulate", "2xL4")
+
+
+def only_run(home: Path) -> Path:
+    (run,) = (home / "runs").iterdir()
+    return run
+
+
+def about(home: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((only_run(home) / "run.json").read_text())
+    return document
+
+
+def table(home: Path, name: str) -> list[dict[str, Any]]:
+    files = sorted(only_run(home).glob(f"*/{name}*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_run_leaves_a_folder_with_all_fields_of_the_design(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain(
+        "run", "--simulate", "2xL4", "--interval", "0.2", "--name", "nap", "--tag", "lr=0.1", "--", "sleep", "1.5"
+    )
+    assert done.returncode == 0, done.stderr
+    gpus = table(home, "gpu_metrics")
+    assert {line["gpu_index"] for line in gpus} == {0, 1}
+    assert all({"timestamp", "elapsed_seconds", "uuid", "name", *CORE_GPU_FIELDS} <= line.keys() for line in gpus)
+    assert all(line["simulated"] is True for line in gpus)
+    hosts = table(home, "host_metrics")
+    assert len(hosts) >= 6
+    assert hosts[-1]["memory_total_bytes"] > 0
+    assert hosts[-1]["source_up"]["simulated"] == 1
+    run = about(home)
+    assert run["name"] == "nap" and run["tags"] == {"lr": "0.1"}
+    assert run["status"] == "finished" and run["exit_code"] == 0 and run["simulated"] is True
+    assert [gpu["gpu_index"] for host in run["hosts"].values() for gpu in host["gpus"]] == [0, 1]
+
+
+def test_the_summary_tells_gpus_energy_and_where_the_run_is(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain("run", "--simulate", "2xL4", "--", "sleep", "1")
+    assert done.stdout == ""
+    assert "finished after 1." in done.stderr
+    assert "0 L4 (simulated)" in done.stderr and "1 L4 (simulated)" in done.stderr
+    assert "(simulated), CPU" in done.stderr
+    assert str(only_run(home)) in done.stderr
+
+
+def test_quiet_says_nothing(pulsetrain: Pulsetrain) -> None:
+    done = pulsetrain("run", "--quiet", "--simulate", "1xL4", "--", "sh", "-c", "echo out; echo err >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "err\n")
+
+
+def test_stdio_passes_through_untouched(pulsetrain: Pulsetrain) -> None:
+    done = pulsetrain("run", "-q", "--simulate", "1xL4", "--", "cat", stdin="one\ntwo\n")
+    assert done.stdout == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("code", [1, 3, 255])
+def test_the_exit_code_is_the_commands_own(pulsetrain: Pulsetrain, home: Path, code: int) -> None:
+    assert pulsetrain("run", "--simulate", "1xL4", "--", "sh", "-c", f"exit {code}").returncode == code
+    assert about(home)["status"] == "failed" and about(home)["exit_code"] == code
+
+
+def test_a_command_killed_by_a_signal_gives_the_shells_code_and_a_hint(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain("run", "--simulate", "1xL4", "--", "sh", "-c", "kill -9 $$")
+    assert done.returncode == 137
+    assert "memory runs out" in done.stderr
+    assert about(home)["status"] == "failed"
+
+
+def test_a_command_that_does_not_exist_gives_127_and_leaves_no_run(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain("run", "--", "no-such-command", "--flag")
+    assert done.returncode == 127
+    assert done.stderr == "error: no-such-command: command not found.\n"
+    assert not (home / "runs").exists()
+
+
+def test_a_file_that_is_not_executable_gives_126(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("print('hi')\n")
+    done = pulsetrain("run", "--", str(script))
+    assert done.returncode == 126
+    assert "python" in done.stderr
+
+
+def test_a_script_without_an_interpreter_gives_126(pulsetrain: Pulsetrain, tmp_path: Path, home: Path) -> None:
+    script = tmp_path / "broken"
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    done = pulsetrain("run", "--", str(script))
+    assert done.returncode in (126, 127)
+    assert done.stderr.startswith("error: ")
+    assert about(home)["status"] == "failed"
+
+
+def test_a_home_that_cannot_be_written_is_said_before_the_command_starts(
+    pulsetrain: Pulsetrain, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    done = pulsetrain("run", "--", "touch", "started", PULSETRAIN_HOME=str(tmp_path / "file"))
+    assert done.returncode == 1
+    assert "runs cannot be kept in" in done.stderr and "hint:" in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_two_runs_started_in_the_same_second_do_not_mix(environment: dict[str, str], home: Path) -> None:
+    both = [subprocess.Popen([*RUN, "-q", "--name", "twin", "--", "sleep", "1"], env=environment) for _ in range(2)]
+    assert [process.wait(30) for process in both] == [0, 0]
+    runs = list((home / "runs").iterdir())
+    assert len(runs) == 2
+    assert all(len(list(run.glob("*/gpu_metrics_*.jsonl"))) == 1 for run in runs)
+
+
+CHILD = """
+import signal, sys, time
+def caught(number, frame):
+    print("got", signal.Signals(number).name, flush=True)
+for name in sys.argv[1:]:
+    signal.signal(getattr(signal, name), caught)
+print("ready", flush=True)
+deadline = time.monotonic() + float(1.5)
+while time.monotonic() < deadline:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
+def test_a_signal_sent_to_pulsetrain_alone_reaches_the_command_once(environment: dict[str, str], name: str) -> None:
+    process = subprocess.Popen(
+        [*RUN, "-q", "--", sys.executable, "-c", CHILD, name], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout and process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, name))
+    rest = process.stdout.read()
+    assert rest == f"got {name}\n"
+    assert process.wait(30) == 0
+    process.stdout.close()
+
+
+def test_the_command_gets_default_signals_and_nothing_blocked(pulsetrain: Pulsetrain) -> None:
+    code = """
+import signal
+blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+ignored = [s.name for s in signal.Signals if signal.getsignal(s) is signal.SIG_IGN]
+print(blocked, ignored)
+"""
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert pulsetrain("run", "-q", "--simulate", "1xL4", "--", sys.executable, "-c", code).stdout == plain.stdout
+
+
+def test_ctrl_c_in_a_terminal_reaches_the_command_once_and_the_run_ends_cleanly(
+    environment: dict[str, str], home: Path
+) -> None:
+    command = [*RUN, "--", sys.executable, "-u", "-c", CHILD, "SIGINT"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, environment)
+    screen = _read_until(terminal, b"ready")
+    os.write(terminal, b"\x03")
+    screen += _read_until(terminal, b"run  ")
+    _, status = os.waitpid(pid, 0)
+    assert screen.count(b"got SIGINT") == 1
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert about(home)["status"] == "finished"
+    assert b"Traceback" not in screen
+
+
+def test_a_command_that_ctrl_c_ends_is_interrupted(environment: dict[str, str], home: Path) -> None:
+    command = [*RUN, "--", sys.executable, "-u", "-c", "print('ready'); import time; time.sleep(30)"]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, environment)
+    _read_until(terminal, b"ready")
+    os.write(terminal, b"\x03")
+    screen = _read_until(terminal, b"run  ")
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert about(home)["status"] == "interrupted"
+    assert b"interrupted" in screen
+
+
+def test_the_terminal_and_its_size_are_the_commands_own(environment: dict[str, str]) -> None:
+    code = "import os, sys; print(sys.stdin.isatty(), sys.stdout.isatty(), *os.get_terminal_size(), 'end')"
+    command = [*RUN, "-q", "--", sys.executable, "-c", code]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+        os.execve(command[0], command, environment)
+    assert b"True True 77 33 end" in _read_until(terminal, b"end")
+    os.waitpid(pid, 0)
+
+
+def test_the_job_counts_worker_processes(pulsetrain: Pulsetrain, home: Path) -> None:
+    code = """
+import subprocess, sys
+workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"]) for _ in range(3)]
+[worker.wait() for worker in workers]
+"""
+    done = pulsetrain("run", "--simulate", "1xL4", "--interval", "0.5", "--", sys.executable, "-c", code)
+    assert done.returncode == 0
+    assert max(line.get("job_processes", 0) for line in table(home, "host_metrics")) == 4
+    assert "up to 4 processes" in done.stderr
+
+
+def test_when_pulsetrain_is_killed_the_command_goes_on_and_the_run_is_said_to_have_died(
+    environment: dict[str, str], home: Path, tmp_path: Path, pulsetrain: Pulsetrain
+) -> None:
+    done = tmp_path / "done"
+    process = subprocess.Popen(
+        [*RUN, "-q", "--", "sh", "-c", f"echo $$; sleep 4; touch {done}"], env=environment, stdout=subprocess.PIPE
+    )
+    assert process.stdout and process.stdout.readline()
+    time.sleep(2.6)  # past the first written batch
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while not done.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.stdout.close()
+    assert len(table(home, "gpu_metrics")) >= 2
+    shown = pulsetrain("runs", "show", "last")
+    assert "cut off" in shown.stdout and "0 L4 (simulated)" in shown.stdout
+
+
+def test_logs_can_be_json_with_the_run_as_correlation_id(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain(
+        "run",
+        "-q",
+        "--log-format",
+        "json",
+        "--log-level",
+        "info",
+        "--simulate",
+        "1xL4",
+        "--",
+        "true",
+        PULSETRAIN_GPUS="all",
+    )
+    assert done.returncode == 0
+    for line in done.stderr.splitlines():
+        assert json.loads(line)["run"] == only_run(home).name
+
+
+def test_the_run_id_is_in_the_commands_environment(pulsetrain: Pulsetrain, home: Path) -> None:
+    done = pulsetrain("run", "-q", "--simulate", "1xL4", "--", "sh", "-c", "echo $PULSETRAIN_RUN_ID")
+    assert done.stdout.strip() == only_run(home).name
+
+
+def _read_until(terminal: int, text: bytes) -> bytes:
+    """What the terminal shows, up to and a little beyond a text."""
+    screen = b""
+    while text not in screen:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # the other end closed
+            break
+        if not chunk:
+            break
+        screen += chunk
+    assert text in screen, screen.decode(errors="replace")
+    return screen
