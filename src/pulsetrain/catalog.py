@@ -123,10 +123,12 @@ METRICS: tuple[Metric, ...] = (
     _host("disk_device_written_bytes", "bytes", "Written to each disk.", "counter", by="device"),
     _host("disk_device_reads", "operations", "Read operations on each disk.", "counter", by="device"),
     _host("disk_device_writes", "operations", "Write operations on each disk.", "counter", by="device"),
-    _host("network_received_bytes", "bytes", "Received on all interfaces but loopback.", "counter"),
-    _host("network_sent_bytes", "bytes", "Sent on all interfaces but loopback.", "counter"),
-    _host("network_device_received_bytes", "bytes", "Received on each interface.", "counter", by="device"),
-    _host("network_device_sent_bytes", "bytes", "Sent on each interface.", "counter", by="device"),
+    _host(
+        "network_received_bytes", "bytes", "Received on all network cards (in a container, on its links).", "counter"
+    ),
+    _host("network_sent_bytes", "bytes", "Sent on all network cards (in a container, on its links).", "counter"),
+    _host("network_device_received_bytes", "bytes", "Received on each of them.", "counter", by="device"),
+    _host("network_device_sent_bytes", "bytes", "Sent on each of them.", "counter", by="device"),
     # The container around us, from its cgroup
     _host("container_memory_used_bytes", "bytes", "Memory charged to this container, without reclaimable file cache."),
     _host("container_memory_limit_bytes", "bytes", "Memory limit of this container."),

@@ -26,6 +26,8 @@ HUNG_AFTER_SECONDS = 5.0
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Waits between tries of a source that fails, so that a broken one costs next to nothing."""
 CLOCK_JUMP_SECONDS = 1.0
+LAST_TICK_SECONDS = 1.0
+"""How long the end of a run may wait for a last reading."""
 
 
 class Clock:
@@ -140,7 +142,7 @@ class Sampler:
             number += 1 + skipped
             due = self._start.elapsed + number * self.interval
             if self._clock.wait(self._stop, max(0.0, due - self._clock.monotonic())):
-                self._tick()
+                self._last_tick()
                 return
 
     def once(self, timeout: float) -> Snapshot:
@@ -152,6 +154,7 @@ class Sampler:
 
     def _tick(self) -> None:
         tick = self._now()
+        arrived = self._collect(set(), 0.0)
         waited_for = set()
         for reader in self._readers:
             if reader.asked is not None:
@@ -160,16 +163,25 @@ class Sampler:
                 reader.ask(tick)
                 if reader.source.period is None:
                     waited_for.add(reader)
-        readings = self._collect(waited_for, 0.9 * self.interval)
+        arrived += self._collect(waited_for, 0.9 * self.interval)
         now: list[_Reading] = []
         late: list[_Reading] = []
-        for reading in readings:
+        for reading in arrived:
             # A slow source's news joins the tick at which it arrives; a late one of this loop keeps its own time.
             belongs = reading.tick is tick or reading.reader.source.period is not None
             (now if belongs else late).append(reading)
         for reading in late:
             self._emit(self._snapshot(reading.tick, [reading], health=False))
         self._emit(self._snapshot(tick, now))
+
+    def _last_tick(self) -> None:
+        """Read every source once more, slow ones too, so that counters reach to the end."""
+        tick = self._now()
+        arrived = self._collect(set(), 0.0)
+        idle = {reader for reader in self._readers if reader.asked is None}
+        for reader in idle:
+            reader.ask(tick)
+        self._emit(self._snapshot(tick, arrived + self._collect(idle, LAST_TICK_SECONDS)))
 
     def _now(self) -> _Tick:
         tick = _Tick(self._clock.time(), self._clock.monotonic() - self._start.elapsed)

@@ -222,6 +222,15 @@ workers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3)"]
     assert "up to 4 processes" in done.stderr
 
 
+def test_what_the_command_used_in_its_last_moment_is_counted(pulsetrain: Pulsetrain, home: Path) -> None:
+    code = "import time\nwhile time.process_time() < 1.0: pass"
+    assert (
+        pulsetrain("run", "-q", "--simulate", "1xL4", "--interval", "5", "--", sys.executable, "-c", code).returncode
+        == 0
+    )
+    assert table(home, "host_metrics")[-1]["job_cpu_seconds"] >= 0.95
+
+
 def test_when_pulsetrain_is_killed_the_command_goes_on_and_the_run_is_said_to_have_died(
     environment: dict[str, str], home: Path, tmp_path: Path, pulsetrain: Pulsetrain
 ) -> None:

@@ -66,8 +66,8 @@ def test_a_line_of_slow_values_alone_is_no_reading_of_the_gpu() -> None:
 
 
 def test_throttling_counts_power_and_heat_but_not_idleness() -> None:
-    words = [["sw_power_cap"], ["idle"], [], ["hw_thermal"]]
-    (gpu,) = totals(*((i, {"up": 1, "throttle_reasons": list(w)}) for i, w in enumerate(words))).result().gpus
+    words: list[Value] = [["sw_power_cap"], ["idle"], [], ["hw_thermal"]]
+    (gpu,) = totals(*((i, {"up": 1, "throttle_reasons": w}) for i, w in enumerate(words))).result().gpus
     assert gpu.throttled_share == 0.5
 
 

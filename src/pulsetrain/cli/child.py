@@ -90,9 +90,9 @@ class Child:
             # The timeout is for a library whose own thread, unknown to us, swallows the news of the command's end.
             info = signal.sigtimedwait({*self._passed_on, signal.SIGCHLD}, 1.0)
             if info is None or info.si_signo == signal.SIGCHLD:
-                status = _reap(pid)
-                if status is not None:
-                    return _ended(os.waitstatus_to_exitcode(status), stopped)
+                code = _exit_code(pid)
+                if code is not None:
+                    return _ended(code, stopped)
                 continue
             stopped = stopped or signal.Signals(info.si_signo).name in STOPPING
             # Above 0, the kernel sent it on behalf of the terminal, to the command as well.
@@ -124,18 +124,18 @@ class Child:
         return CannotStart(f"{self._command[0]}: {error.strerror}.", code)
 
 
-def _reap(pid: int) -> int | None:
-    """Collect every child that has ended (in a container we may be init); the status of `pid` when it is among them."""
-    found = None
+def _exit_code(pid: int) -> int | None:
+    """The exit code of `pid` when it has ended, negative for a signal. It stays a zombie, whose counters can be read.
+
+    Other children are collected; in a container we may be init.
+    """
     while True:
-        try:
-            ended, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return found
-        if ended == 0:
-            return found
-        if ended == pid:
-            found = status
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        if ended.si_pid == pid:
+            return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        os.waitpid(ended.si_pid, 0)
 
 
 def _ended(code: int, stopped: bool) -> Ended:

@@ -34,7 +34,9 @@ def select(devices: Sequence[Device], gpus: str | None, environ: Mapping[str, st
         unknown = [word for word in words if not _matches(devices, word)]
         if unknown or not words:
             raise UsageError(
-                f"--gpus {gpus}: no GPU {', '.join(unknown)} here, or more than one." if unknown else "--gpus names no GPU.",
+                f"--gpus {gpus}: no GPU {', '.join(unknown)} here, or more than one."
+                if unknown
+                else "--gpus names no GPU.",
                 hint=f"There are: {', '.join(f'{d.index} ({d.uuid})' for d in devices) or 'none'}. Or say --gpus all.",
             )
         return Selection(frozenset(index for word in words for index in _matches(devices, word)))
