@@ -24,7 +24,14 @@ class PulsetrainError(Exception):
 
 
 class Unavailable(PulsetrainError):
-    """A source or an optional part does not work on this machine."""
+    """A source or an optional part does not work on this machine: it is not here, or it is here and broken."""
+
+    def __init__(
+        self, message: str, *, still: str | None = None, hint: str | None = None, broken: bool = False
+    ) -> None:
+        super().__init__(message, still=still, hint=hint)
+        self.broken = broken
+        """Worth a warning: the user has the part, and cannot use it."""
 
 
 class UsageError(PulsetrainError):

@@ -64,8 +64,9 @@ class Live:
                 state.forget(horizon)
 
     def table(self, table: str) -> Iterator[State]:
-        """The subjects of a table, in the order in which they were first seen."""
-        return (state for state in self._states.values() if state.subject.table == table)
+        """The subjects of a table: GPUs by index, others in the order in which they were first seen."""
+        found = [state for state in self._states.values() if state.subject.table == table]
+        return iter(sorted(found, key=lambda state: int(state.subject.labels.get("gpu_index") or 0)))
 
     @property
     def host(self) -> State:

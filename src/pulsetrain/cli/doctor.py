@@ -63,7 +63,7 @@ def _sources(machine: Options) -> list[Finding]:
     ]
     sampler.stop()
     for name, error in opened.unavailable.items():
-        found.append(Finding(name, "missing", error.message, error.hint or ""))
+        found.append(Finding(name, "broken" if error.broken else "missing", error.message, error.hint or ""))
     return found
 
 

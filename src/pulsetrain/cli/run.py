@@ -34,15 +34,17 @@ def run(
         pulsetrain run --name resnet50 -- python train.py --epochs 90
     """
     from pulsetrain.cli import child, logs
-    from pulsetrain.cli.session import Recording, Session, default_name, open_machine, to_terminal
+    from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
     from pulsetrain.runs.folder import Home
+    from pulsetrain.sources import open_sources
     from pulsetrain.sources.job import Job
     from pulsetrain.views.summary import summary_lines
     from pulsetrain.views.text import Style
 
     child.check(command)
     watched = child.Child(command)
-    opened = open_machine(machine)
+    opened = open_sources(machine)
+    warn_of_broken(opened)
     recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag)
     logs.configure(run_id=recording.run.id)
     job = Job()

@@ -20,22 +20,25 @@ PATIENCE_SECONDS = 5.0
 def sample(machine: Options, as_json: bool) -> None:
     """Show GPUs, the processes on them, and the host, once."""
     from pulsetrain.cli import logs
-    from pulsetrain.cli.session import open_machine, why_no_gpu
+    from pulsetrain.cli.session import warn_of_broken, why_no_gpu
     from pulsetrain.live import Live
     from pulsetrain.runs.folder import host_name
     from pulsetrain.sampler import Sampler
+    from pulsetrain.sources import open_sources
     from pulsetrain.views.json import snapshot_json
     from pulsetrain.views.machine import machine_lines
     from pulsetrain.views.text import Style
 
-    opened = open_machine(machine.all_by_default())
+    opened = open_sources(machine.all_by_default())
+    if as_json:
+        warn_of_broken(opened)
     sampler = Sampler(opened.sources, interval=SETTLE_SECONDS)
     live = Live()
-    live(sampler.once(PATIENCE_SECONDS))  # the first reading of what is told as a difference
-    time.sleep(SETTLE_SECONDS)
-    snapshot = sampler.once(PATIENCE_SECONDS)
-    live(snapshot)
-    logs.log_events(snapshot)
+    for number in range(2):  # some values are differences between two readings
+        time.sleep(SETTLE_SECONDS * number)
+        snapshot = sampler.once(PATIENCE_SECONDS)
+        live(snapshot)
+        logs.log_events(snapshot)
     if as_json:
         click.echo(snapshot_json(live, host_name()))
     else:

@@ -16,7 +16,7 @@ from pulsetrain.runs.folder import Home, Host, Run, host_name
 from pulsetrain.runs.writer import Writer
 from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.snapshot import Snapshot
-from pulsetrain.sources import Opened, Options, Source, open_sources
+from pulsetrain.sources import Opened, Source
 
 
 class Recording:
@@ -98,24 +98,17 @@ class Session:
             self._sampler.stop()
 
 
-def open_machine(machine: Options) -> Opened:
-    """Sources of this machine. Why NVIDIA's are missing is said when there is a driver that does not work."""
-    opened = open_sources(machine)
-    nvidia = opened.unavailable.get("nvidia")
-    if nvidia and not machine.simulate and _has_nvidia_driver() and "nvidia_smi" in opened.unavailable:
-        logs.log.warning("%s", nvidia)
-    return opened
+def warn_of_broken(opened: Opened) -> None:
+    """Say what the machine has and we cannot use. What it simply does not have is no news."""
+    for error in opened.unavailable.values():
+        if error.broken:
+            logs.log.warning("%s", error)
 
 
 def why_no_gpu(opened: Opened) -> str:
-    """One line for tables without GPUs."""
-    nvidia = opened.unavailable.get("nvidia")
-    reason = nvidia.message.removesuffix(".") if nvidia and _has_nvidia_driver() else "none found"
-    return f"{reason} (pulsetrain doctor tells more)"
-
-
-def _has_nvidia_driver() -> bool:
-    return Path("/proc/driver/nvidia/version").exists() or Path("/dev/nvidiactl").exists()
+    """The lines of a table without GPUs."""
+    broken = [str(error) for error in opened.unavailable.values() if error.broken]
+    return "\n".join(broken) or "none found (pulsetrain doctor tells more)"
 
 
 def _this_host() -> Host:

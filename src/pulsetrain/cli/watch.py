@@ -33,11 +33,14 @@ def watch(
     With --json, one line for each reading.
     """
     from pulsetrain.cli import logs
-    from pulsetrain.cli.session import Recording, Session, open_machine, to_terminal, why_no_gpu
+    from pulsetrain.cli.session import Recording, Session, to_terminal, warn_of_broken, why_no_gpu
     from pulsetrain.runs.folder import Home, host_name
+    from pulsetrain.sources import open_sources
     from pulsetrain.views.screen import JsonLines, Screen
 
-    opened = open_machine(machine.all_by_default())
+    opened = open_sources(machine.all_by_default())
+    if as_json or quiet:
+        warn_of_broken(opened)
     recording = None
     if record:
         recording = Recording(Home.find(directory), name or "watch", [], interval, tag)

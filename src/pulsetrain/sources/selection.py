@@ -44,7 +44,7 @@ def select(devices: Sequence[Device], gpus: str | None, environ: Mapping[str, st
     if visible is None:
         return Selection(everything)
     # CUDA counts the fastest GPU first unless told otherwise, which differs from PCI order where models are mixed.
-    mixed = len({device.name for device in devices}) > 1
+    mixed = len({device.name for device in devices if device.uuid}) > 1  # a lost one has not told its name
     if mixed and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" and any(map(str.isdecimal, _words(visible))):
         return Selection(
             everything,

@@ -29,7 +29,7 @@ def machine_lines(live: Live, host: str, style: Style, missing: str = "") -> lis
     if gpus:
         lines += _gpu_table(gpus, style)
     elif missing:
-        lines.append(style(f"no GPU: {missing}", "dim"))
+        lines += [style(line, "dim") for line in f"no GPU: {missing}".splitlines()]
     lines += _mig_table(list(live.table("mig")), style)
     lines += _process_table(live, style)
     return [*lines, "", *_host_lines(live.host, style)]

@@ -1,11 +1,8 @@
-"""What is read of every NVIDIA GPU on every tick: cheap questions only, through prepared calls.
-
-A prepared call keeps its function pointer, handle and output buffers, so that asking costs little more than the C call.
-"""
+"""What is read of every NVIDIA GPU on every tick: cheap questions only, through prepared calls."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from ctypes import byref, c_uint, c_ulonglong, c_void_p, cast
+from ctypes import byref, c_uint, c_void_p, cast
 from struct import Struct, calcsize
 from typing import Any
 
@@ -15,12 +12,11 @@ import pynvml
 from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import gpus
 from pulsetrain.sources.nvidia.library import ABSENT, LOST, Gpu, Library, NvmlSource
-from pulsetrain.sources.throttle import throttle_words
+from pulsetrain.sources.nvidia.questions import MEMORY_FIELDS, MIB, Questions
 
 Call = Callable[[dict[str, Value]], int]
 """Puts what it reads into the values and returns NVML's code."""
 
-MIB = 2**20
 RETRY_SECONDS = (1, 1, 2, 2, 5, 5, 10, 10, 30)
 """Waits between looks for a lost board."""
 FIRST_RESTART_SECONDS, RESTART_SECONDS = 2.0, 60.0
@@ -28,7 +24,6 @@ FIRST_RESTART_SECONDS, RESTART_SECONDS = 2.0, 60.0
 POWER_USAGE = "nvmlDeviceGetPowerUsage"
 UNIFIED_MEMORY = ("GB10", "Thor", "Orin")
 """Boards without memory of their own, which share the host's."""
-MEMORY_FIELDS = frozenset({"memory_used_mb", "memory_free_mb", "memory_total_mb", "memory_percent"})
 
 XID_MEANING = {
     13: "graphics engine exception, usually a fault of the program",
@@ -112,11 +107,9 @@ class Nvidia(NvmlSource):
                 error = code
                 if code in LOST:
                     break
-                if code in ABSENT:
-                    self._calls[gpu] = [c for c in self._calls[gpu] if c is not call]
         # A board of which nothing at all can be read is lost too: in a container whose device access was revoked,
         # every call ends in an unknown error.
-        if error in LOST or (error and _is_silent(values, self._calls[gpu])):
+        if error in LOST or (error and _is_silent(values, calls)):
             return str(pynvml.NVMLError(error))
         return None
 
@@ -179,70 +172,18 @@ class Nvidia(NvmlSource):
 
 
 def _is_silent(values: dict[str, Value], calls: list[Call]) -> bool:
-    """Whether a board could be asked but told nothing of its own."""
-    borrowed = MEMORY_FIELDS if _shared_memory in calls else frozenset[str]()
-    return bool(calls) and values.keys() - borrowed == {"up"}
+    """Whether a board told nothing of its own."""
+    borrowed = MEMORY_FIELDS if _shared_memory in calls else ()
+    return values.keys() - borrowed == {"up"}
 
 
 def prepare_calls(gpu: Gpu) -> list[Call]:
-    """The calls of a tick for one board. What it does not have drops out when first asked."""
-    library = pynvml.nvmlLib
-    calls: list[Call | None] = [
-        _utilization(library, gpu.handle),
-        _memory(library, gpu),
-        _number(library, gpu.handle, "nvmlDeviceGetTemperature", "temperature_celsius", argument=0),
-        _Fields(library, gpu),
-        _number(library, gpu.handle, "nvmlDeviceGetClockInfo", "clock_sm_hertz", 1e6, pynvml.NVML_CLOCK_SM),
-        _number(library, gpu.handle, "nvmlDeviceGetClockInfo", "clock_memory_hertz", 1e6, pynvml.NVML_CLOCK_MEM),
-        _number(library, gpu.handle, "nvmlDeviceGetFanSpeed", "fan_speed_percent"),
-        _throttle(library, gpu.handle),
-        _number(library, gpu.handle, "nvmlDeviceGetPerformanceState", "performance_state"),
-        _codec(library, gpu.handle, "nvmlDeviceGetEncoderUtilization", "encoder_ratio"),
-        _codec(library, gpu.handle, "nvmlDeviceGetDecoderUtilization", "decoder_ratio"),
-    ]
-    return [call for call in calls if call is not None]
-
-
-def _utilization(library: Any, handle: Any) -> Call:
-    function = library.nvmlDeviceGetUtilizationRates
-    rates = pynvml.c_nvmlUtilization_t()
-    pointer = byref(rates)
-    unpack = Struct("II").unpack_from  # half the cost of two attributes of a ctypes structure
-
-    def call(values: dict[str, Value]) -> int:
-        code: int = function(handle, pointer)
-        if code == 0:
-            busy, memory = unpack(rates)
-            values["utilization_percent"] = busy
-            values["memory_controller_ratio"] = memory / 100
-        return code
-
-    return call
-
-
-def _memory(library: Any, gpu: Gpu) -> Call:
-    # The older call counts what the driver reserves for itself as used.
-    function = getattr(library, "nvmlDeviceGetMemoryInfo_v2", None)
-    info = pynvml.c_nvmlMemory_v2_t(version=pynvml.nvmlMemory_v2)
-    unpack = Struct("8xQ8xQQ").unpack_from
-    if function is None:
-        function, info = library.nvmlDeviceGetMemoryInfo, pynvml.c_nvmlMemory_t()
-        unpack = Struct("QQQ").unpack_from
-    handle, pointer = gpu.handle, byref(info)
-    if shares_host_memory(gpu) and function(handle, pointer) in ABSENT:
-        return _shared_memory
-
-    def call(values: dict[str, Value]) -> int:
-        code: int = function(handle, pointer)
-        if code == 0:
-            total, free, used = unpack(info)
-            values["memory_used_mb"] = used / MIB
-            values["memory_free_mb"] = free / MIB
-            values["memory_total_mb"] = total / MIB
-            values["memory_percent"] = int(10_000 * used / total + 0.5) / 100 if total else None  # a third of round()
-        return code
-
-    return call
+    """The calls of a tick for one board."""
+    calls: list[Call] = [Questions(gpu), _Fields(pynvml.nvmlLib, gpu)]
+    memory = pynvml.nvmlDeviceGetMemoryInfo
+    if shares_host_memory(gpu) and gpu.ask(memory) is None and gpu.lacks(memory):
+        calls.append(_shared_memory)
+    return calls
 
 
 def shares_host_memory(gpu: Gpu) -> bool:
@@ -256,53 +197,6 @@ def _shared_memory(values: dict[str, Value]) -> int:
     values["memory_total_mb"] = memory.total / MIB
     values["memory_percent"] = memory.percent
     return 0
-
-
-def _number(library: Any, handle: Any, name: str, field: str, scale: float = 1, argument: int | None = None) -> Call:
-    """A call that gives one unsigned number."""
-    function = getattr(library, name)
-    number = c_uint()
-    arguments = (handle, byref(number)) if argument is None else (handle, argument, byref(number))
-
-    def call(values: dict[str, Value]) -> int:
-        code: int = function(*arguments)
-        if code == 0:
-            values[field] = number.value * scale
-        return code
-
-    return call
-
-
-def _codec(library: Any, handle: Any, name: str, field: str) -> Call:
-    function = getattr(library, name)
-    percent, period = c_uint(), c_uint()
-    arguments = (handle, byref(percent), byref(period))
-
-    def call(values: dict[str, Value]) -> int:
-        code: int = function(*arguments)
-        if code == 0:
-            values[field] = percent.value / 100
-        return code
-
-    return call
-
-
-def _throttle(library: Any, handle: Any) -> Call | None:
-    function = getattr(library, "nvmlDeviceGetCurrentClocksEventReasons", None) or getattr(
-        library, "nvmlDeviceGetCurrentClocksThrottleReasons", None
-    )
-    if function is None:
-        return None
-    mask = c_ulonglong()
-    pointer = byref(mask)
-
-    def call(values: dict[str, Value]) -> int:
-        code: int = function(handle, pointer)
-        if code == 0:
-            values["throttle_reasons"] = throttle_words(mask.value)
-        return code
-
-    return call
 
 
 class _Fields:

@@ -229,7 +229,8 @@ def mig_instances(gpu: Gpu) -> list[Any]:
 
 def _unavailable(error: Any) -> Unavailable:
     message, hint = _WHY_NOT.get(error.value, (f"NVML would not start: {error}.", "See the driver's log: dmesg."))
-    return Unavailable(message, still="Host and training metrics continue.", hint=hint)
+    broken = error.value != pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
+    return Unavailable(message, still="Host and training metrics continue.", hint=hint, broken=broken)
 
 
 def _device(gpu: Gpu) -> Device:

@@ -19,7 +19,8 @@ class Mig(NvmlSource):
 
     @staticmethod
     def supported(library: Library) -> bool:
-        return any(mig_instances(gpu) for gpu in library.gpus if not gpu.lost)
+        modes = [gpu.ask(pynvml.nvmlDeviceGetMigMode) for gpu in library.gpus if not gpu.lost]
+        return any(mode and mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE for mode in modes)
 
     def collect(self) -> Iterable[Sample | Event]:
         for gpu in self._library.gpus:
