@@ -17,7 +17,7 @@ help:
 demo: .venv/ready
 	@$(BIN)/pulsetrain demo
 
-test: lint
+test: lint .venv-user/ready
 	$(BIN)/pytest
 
 bench: .venv/ready
@@ -34,16 +34,21 @@ format: .venv/ready
 	$(BIN)/ruff check --fix .
 
 docs: .venv/ready
-	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/generate.py --pictures
 
 lock: .venv/ready
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 		--group dev --group bench --output-file requirements.txt pyproject.toml
+	rm -rf .venv-user && $(PYTHON) -m venv .venv-user && .venv-user/bin/pip install --quiet -r requirements-user.in
+	(echo "# Written by make lock from requirements-user.in."; .venv-user/bin/pip freeze | sed 's/+cpu//') > requirements-user.txt
 
 .venv/ready: requirements.txt pyproject.toml
-	@.ci/venv $(PYTHON)
-	@touch $@
+	@.ci/venv $(PYTHON) .venv requirements.txt --with-pulsetrain
+
+# What users train with, PyTorch and its frameworks, and no pulsetrain: tests run training programs in it.
+.venv-user/ready: requirements-user.txt
+	@.ci/venv $(PYTHON) .venv-user requirements-user.txt
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-user .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

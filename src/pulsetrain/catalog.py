@@ -9,7 +9,7 @@ from typing import Literal
 
 from pulsetrain.snapshot import Metric, Sample
 
-Kind = Literal["gauge", "counter", "text", "words"]
+Kind = Literal["gauge", "counter", "amount", "text", "words"]
 
 CORE_GPU_FIELDS = (
     "utilization_percent",
@@ -39,8 +39,12 @@ def _mig(field: str, unit: str, help: str) -> Metric:
     return Metric("mig", field, f"gpu_mig_{field}", "gauge", unit, help)
 
 
+def _training(field: str, unit: str, help: str, kind: Kind = "gauge", name: str = "") -> Metric:
+    return Metric("training", field, name or _name("training", field, kind), kind, unit, help)
+
+
 def _name(prefix: str, field: str, kind: Kind) -> str:
-    return f"{prefix}_{field}_total" if kind == "counter" else f"{prefix}_{field}"
+    return f"{prefix}_{field}_total" if kind in ("counter", "amount") else f"{prefix}_{field}"
 
 
 METRICS: tuple[Metric, ...] = (
@@ -171,12 +175,57 @@ METRICS: tuple[Metric, ...] = (
     _process("threads", "threads", "Threads of the process."),
     _process("read_bytes", "bytes", "Read from storage by the process.", "counter"),
     _process("written_bytes", "bytes", "Written to storage by the process.", "counter"),
+    # The training loop, as the recorder inside the training process reports it
+    _training("step", "steps", "Steps done: updates of the weights.", "counter", name="training_steps_total"),
+    _training("epoch", "epochs", "Passes over the training data."),
+    _training("loss", "", "Training loss of the last micro batch of the step."),
+    _training("learning_rate", "", "Learning rate of the first parameter group.", name="learning_rate"),
+    _training(
+        "gradient_norm", "", "Norm of all gradients, where the program or a sample told it.", name="gradient_norm"
+    ),
+    _training(
+        "throughput_samples_per_sec",
+        "samples/s",
+        "Samples of the step, by its duration.",
+        name="training_samples_per_second",
+    ),
+    _training(
+        "throughput_tokens_per_sec",
+        "tokens/s",
+        "Tokens of the step, by its duration.",
+        name="training_tokens_per_second",
+    ),
+    _training("memory_allocated_mb", "MiB", "GPU memory held by tensors.", name="memory_allocation_mb"),
+    _training("memory_reserved_mb", "MiB", "GPU memory held by the allocator."),
+    _training(
+        "step_seconds",
+        "seconds",
+        "From the end of the last step to the end of this one.",
+        "amount",
+        name="training_step_duration_seconds",
+    ),
+    _training("data_wait_seconds", "seconds", "Waiting for the next batch.", "amount"),
+    _training("forward_seconds", "seconds", "From a batch to its backward pass: copy, forward pass, loss.", "amount"),
+    _training("backward_seconds", "seconds", "Backward pass, as the host sees it.", "amount"),
+    _training("optimizer_seconds", "seconds", "Optimizer steps, as the host sees them.", "amount"),
+    _training("other_seconds", "seconds", "The rest of the step: logging, checkpoints, validation.", "amount"),
+    _training("samples", "samples", "Samples of the step.", "amount"),
+    _training("tokens", "tokens", "Tokens of the step.", "amount"),
+    _training("accumulation", "passes", "Backward passes of the step."),
+    _training("optimizers", "", "Optimizer steps that make up the step."),
+    _training("skipped", "steps", "Steps whose update was skipped because of infinite gradients.", "amount"),
+    _training("total_steps", "steps", "Steps that are planned."),
+    _training("flops", "operations", "Floating point operations of the step, estimated.", "amount"),
+    _training("mfu_ratio", "ratio", "Model FLOPs utilisation: of the device's peak, estimated."),
+    _training("phase", "", "What the program says it does, when not training.", "text"),
+    _training("training", "", "The name the program gave to this training.", "text"),
 )
 
 LABELS: dict[str, tuple[str, ...]] = {
     "gpu": ("gpu_index", "uuid", "name", "simulated"),
     "mig": ("gpu_index", "uuid", "name", "mig_uuid", "gpu_instance", "compute_instance"),
     "host": (),
+    "training": ("rank", "training"),
     "process": ("pid", "parent_pid", "user", "command", "container", "gpu_index", "uuid"),
 }
 """The fields at the front of a table's lines that say whom the line is about."""

@@ -117,6 +117,11 @@ class Sampler:
         self._start = _Tick(self._clock.time(), self._clock.monotonic())
         self._clock_offset = 0.0
 
+    @property
+    def started(self) -> float:
+        """When elapsed time began, on the monotonic clock."""
+        return self._start.elapsed
+
     def start(self) -> None:
         """Run the loop in a thread until `stop`."""
         self._thread = threading.Thread(target=self.run, name="sampler", daemon=True)

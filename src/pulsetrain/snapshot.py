@@ -19,8 +19,8 @@ class Metric:
     """Its name in that line."""
     name: str
     """Its Prometheus name."""
-    kind: Literal["gauge", "counter", "text", "words"]
-    """`text` is a string, `words` a list of them (throttle reasons); a counter only rises, save for a reset."""
+    kind: Literal["gauge", "counter", "amount", "text", "words"]
+    """A counter only rises, save for a reset; an `amount` is what one report adds to a sum; `words` are a list."""
     unit: str
     help: str
     by: str | None = None

@@ -143,6 +143,15 @@ def test_damaged_lines_are_left_out_and_counted(pulsetrain: Pulsetrain, home: Pa
     assert shown.returncode == 0
 
 
+def test_one_damaged_run_json_does_not_hide_the_others(pulsetrain: Pulsetrain, home: Path) -> None:
+    for name in ("good", "bad"):
+        pulsetrain("run", "-q", "--simulate", "1xL4", "--name", name, "--", "true")
+    (next((home / "runs").glob("*-bad-*")) / "run.json").write_text("{")
+    listed = pulsetrain("runs")
+    assert "good" in listed.stdout and "run.json cannot be read" in listed.stderr
+    assert listed.returncode == 0
+
+
 def test_prune_removes_by_age_and_by_size(pulsetrain: Pulsetrain, home: Path) -> None:
     for name in ("a", "b", "c"):
         pulsetrain("run", "-q", "--simulate", "1xL4", "--name", name, "--", "true")
@@ -191,6 +200,7 @@ def test_the_demo_trains_for_real_and_shows_what_to_try_next(pulsetrain: Pulsetr
     assert done.returncode == 0, done.stderr
     assert "loss" in done.stdout and "What to try next" in done.stdout
     assert "demo finished" in done.stderr and "L4 (simulated)" in done.stderr
+    assert "demo" in pulsetrain("runs").stdout
 
 
 def test_options_come_before_the_environment_before_the_file(

@@ -40,6 +40,7 @@ def test_energy_comes_from_the_counter_and_survives_its_reset() -> None:
     joules = [5000.0, 5100.0, 5300.0, 20.0, 70.0]  # the driver was loaded anew after the third
     (gpu,) = totals(*((i, {"up": 1, "energy_joules": j}) for i, j in enumerate(joules))).result().gpus
     assert (gpu.energy_joules, gpu.energy_source) == (370.0, "counter")
+    assert gpu.power_watts_mean == 370.0 / 4
 
 
 def test_a_counter_that_never_moves_is_not_believed() -> None:

@@ -1,6 +1,8 @@
 """Run folders: how they are made, found, and told dead from alive."""
 
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -71,7 +73,8 @@ def test_a_run_of_another_host_lives_while_its_files_move(tmp_path: Path) -> Non
     file.parent.mkdir()
     file.write_text("{}\n")
     assert run.load().status == "running"
-    os.utime(file, (0, 0))
+    for old in (file, run.path / "run.json"):
+        os.utime(old, (0, 0))
     assert run.load().status == "died"
 
 
@@ -101,3 +104,38 @@ def test_a_run_json_of_a_newer_version_is_still_read(tmp_path: Path) -> None:
 )
 def test_names_become_safe_file_names(name: str, safe: str) -> None:
     assert slug(name) == safe
+
+
+def test_hosts_of_one_job_share_a_run_and_each_adds_itself(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    me = psutil.Process()
+    first, new = home.open("train", START, "4711")
+    assert new and first.path.name.startswith("20261116-013054-train-4711-")
+    first.save(Run(id=first.path.name, name="train", start=START, hosts={"node0": Host(pid=me.pid)}))
+    second, new = home.open("train", START, "4711")
+    assert not new and second.path == first.path
+    second.host_folder(host_name()).mkdir()
+    second.save_host(host_name(), Host(pid=me.pid, pid_start=me.create_time(), cpu_cores=8))
+    assert set(first.load().hosts) == {"node0", host_name()}
+
+
+def test_a_job_that_runs_twice_on_one_host_makes_two_runs(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    first, _ = home.open("train", START, "4711")
+    first.save(Run(id=first.path.name, name="train", start=START, status="finished"))
+    second, new = home.open("train", START, "4711")
+    assert new and second.path != first.path
+
+
+def test_of_many_hosts_that_begin_at_once_one_makes_the_run(tmp_path: Path) -> None:
+    def begin(number: int) -> tuple[Path, bool]:
+        folder, new = Home(tmp_path).open("train", START, "4711")
+        if new:
+            time.sleep(0.2)  # the others must wait for run.json
+            folder.save(Run(id=folder.path.name, name="train", start=datetime.now(UTC), hosts={"maker": Host()}))
+        return folder.path, new
+
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(begin, range(8)))
+    assert len({path for path, _ in results}) == 1
+    assert [new for _, new in results].count(True) == 1

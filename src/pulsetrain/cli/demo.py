@@ -30,7 +30,7 @@ def demo(ctx: click.Context, seconds: float, directory: str | None) -> int:
     command = (sys.executable, "-m", "pulsetrain.demo.train", "--seconds", f"{seconds:g}")
     click.echo("The training is real and runs on your CPU; the GPUs are simulated. The same by hand:")
     click.echo(f"  pulsetrain run --simulate 2xL4 --name demo -- python {' '.join(command[1:])}\n")
-    code: int = ctx.invoke(run, command=command, simulate="2xL4", name="demo", directory=directory)
+    code: int = ctx.invoke(run, command=command, simulate="2xL4", name="demo", tag={}, directory=directory)
     if code == 0:
         click.echo(NEXT)
     return code

@@ -18,9 +18,11 @@ from pulsetrain.errors import PulsetrainError
 
 COMMANDS = {
     "run": "Run a command and watch it.",
+    "attach": "Watch a process that already runs.",
     "watch": "Watch this machine until stopped.",
     "sample": "Show this machine once.",
     "runs": "List, show, remove and prune recorded runs.",
+    "report": "Tell what a recorded run did and used.",
     "doctor": "Say what works here, what does not, and what to do.",
     "demo": "Take a tour on simulated GPUs.",
 }

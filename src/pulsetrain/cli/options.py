@@ -66,7 +66,9 @@ directory = click.option(
     metavar="FOLDER",
     help="Where runs are kept. [default: $PULSETRAIN_HOME/runs, ~/.pulsetrain/runs]",
 )
-quiet = click.option("--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Say nothing but errors.")
+quiet = click.option(
+    "--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Say nothing but warnings and errors."
+)
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 log_format = click.option(
     "--log-format",

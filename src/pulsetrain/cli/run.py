@@ -8,6 +8,7 @@ import click
 from pulsetrain.cli import options
 from pulsetrain.sources import Options
 
+JOB_ID_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the job's memory peak, and `dmesg`."
 
 
@@ -16,6 +17,8 @@ OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the jo
 @options.interval
 @options.machine
 @options.quiet
+@click.option("--no-instrument", is_flag=True, help="Leave the command's training loop alone.")
+@click.option("--run-id", metavar="ID", help="One run for all hosts that share the folder and say the same id.")
 @options.logs
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
@@ -25,15 +28,17 @@ def run(
     interval: float,
     machine: Options,
     quiet: bool,
+    no_instrument: bool,
+    run_id: str | None,
     command: tuple[str, ...],
 ) -> int:
-    """Run COMMAND and watch it: GPUs, host and the command's own processes go into a run folder.
+    """Run COMMAND and watch it: GPUs, host, its processes and its training loop go into a run folder.
 
     The command's output, signals and exit code are its own. Put -- before it:
 
         pulsetrain run --name resnet50 -- python train.py --epochs 90
     """
-    from pulsetrain.cli import child, logs
+    from pulsetrain.cli import child, instrument, logs
     from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
     from pulsetrain.runs.folder import Home
     from pulsetrain.sources import open_sources
@@ -45,14 +50,17 @@ def run(
     watched = child.Child(command)
     opened = open_sources(machine)
     warn_of_broken(opened)
-    recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag)
+    job_id = run_id or next(filter(None, map(os.environ.get, JOB_ID_VARIABLES)), None)
+    recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag, job_id)
     logs.configure(run_id=recording.run.id)
     job = Job()
     session = Session(opened, [job], interval, recording)
     session.add(logs.log_events)
-    session.start()
+    started = session.start()
+    base = {**os.environ, "PULSETRAIN_RUN_ID": recording.run.id}
+    environment = instrument.environment(base, recording.host_folder, recording.start, started, not no_instrument)
     try:
-        ended = watched.run({**os.environ, "PULSETRAIN_RUN_ID": recording.run.id}, job.watch)
+        ended = watched.run(environment, job.watch)
     except child.CannotStart as error:
         session.stop()
         recording.finish("failed", error.exit_code)
@@ -61,6 +69,8 @@ def run(
     summary = recording.finish(ended.status, ended.exit_code)
     if not quiet:
         lines = summary_lines(recording.run, summary, str(recording.folder.path), Style(sys.stderr))
+        if summary.training is None:
+            lines.append(f"no training metrics: {instrument.why_nothing(command, not no_instrument)}")
         if ended.signal == "SIGKILL":
             lines.append(f"hint    {OOM_HINT}")
         to_terminal(["", *lines])

@@ -2,12 +2,14 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import click
 import msgspec
 
 from pulsetrain.cli import options
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.folder import Home, Run, RunFolder
 
 _AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -63,21 +65,14 @@ def list_runs(home: Home, as_json: bool) -> None:
 @click.pass_obj
 def show(home: Home, run: str, as_json: bool) -> None:
     """Show one run: an id or the start of one, a name, a path, or `last`."""
-    from pulsetrain.insight.summary import Totals
+    from pulsetrain.insight.summary import summarise
     from pulsetrain.runs.reader import Lines
     from pulsetrain.views.summary import summary_lines
     from pulsetrain.views.text import Style
 
     folder = home.resolve(run)
     about = folder.load()
-    totals = Totals()
-    gpu_lines, host_lines = Lines(folder, "gpu"), Lines(folder, "host")
-    for host, line in gpu_lines:
-        totals.add_gpu(host, line, line, line.get("elapsed_seconds", 0.0))
-    for _, line in host_lines:
-        totals.add_host(line, line.get("elapsed_seconds", 0.0))
-    summary = totals.result()
-    damaged = gpu_lines.damaged + host_lines.damaged
+    summary, damaged = summarise(folder)
     events = [{"host": host, **event} for host, event in Lines(folder, "events")]
     if as_json:
         document = {"run": about, "summary": summary, "events": events, "damaged_lines": damaged}
@@ -114,7 +109,7 @@ def prune(home: Home, older_than: timedelta | None, keep: float | None, yes: boo
     """Remove old runs, by age or until the rest fits into a size."""
     if older_than is None and keep is None:
         raise click.UsageError("say --older-than AGE, --keep SIZE, or both")
-    candidates = [folder for folder in home.runs() if folder.load().status != "running"]
+    candidates = [folder for folder, about in _readable(home) if about.status != "running"]
     chosen = []
     if older_than is not None:
         limit = datetime.now(UTC) - older_than
@@ -136,7 +131,7 @@ def prune(home: Home, older_than: timedelta | None, keep: float | None, yes: boo
 def _list(home: Home, as_json: bool) -> None:
     from pulsetrain.views.text import Style, bytes_text, cut, duration, table
 
-    found = [(folder, folder.load()) for folder in home.runs()]
+    found = list(_readable(home))
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode([about for _, about in found]), indent=2))
         return
@@ -159,6 +154,15 @@ def _list(home: Home, as_json: bool) -> None:
     ]
     head = ("run", "name", "started", "took", "status", "GPUs", "size")
     click.echo("\n".join(table(head, rows, style, "lllrllr")))
+
+
+def _readable(home: Home) -> Iterator[tuple[RunFolder, Run]]:
+    """All runs but those whose run.json is damaged, which are named."""
+    for folder in home.runs():
+        try:
+            yield folder, folder.load()
+        except PulsetrainError as error:
+            click.echo(f"warning: {error}", err=True)
 
 
 def _gpus(run: Run) -> str:

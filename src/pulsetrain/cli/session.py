@@ -17,33 +17,39 @@ from pulsetrain.runs.writer import Writer
 from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.snapshot import Snapshot
 from pulsetrain.sources import Opened, Source
+from pulsetrain.sources.training import Training
 
 
 class Recording:
     """A run folder being written: a consumer of snapshots."""
 
     def __init__(
-        self, home: Home, run_name: str, command: Sequence[str], interval: float, tags: dict[str, str]
+        self,
+        home: Home,
+        run_name: str,
+        command: Sequence[str],
+        interval: float,
+        tags: dict[str, str],
+        job_id: str | None = None,
     ) -> None:
-        start = datetime.now(UTC)
-        self.folder = home.create(run_name, start)
+        self.start = datetime.now(UTC)
+        self.folder, self._ours = home.open(run_name, self.start, job_id)
+        self.host = _this_host()
         self.run = Run(
             id=self.folder.path.name,
             name=run_name,
             command=list(command),
             directory=str(Path.cwd()),
             tags=tags,
-            start=start,
+            start=self.start,
             interval_seconds=interval,
-            hosts={host_name(): _this_host()},
+            hosts={host_name(): self.host},
         )
-        self.totals = Totals(host_name())
-        self._writer = Writer(self.folder.host_folder(host_name()), start)
-        self.folder.save(self.run)
-
-    @property
-    def host(self) -> Host:
-        return self.run.hosts[host_name()]
+        self.host_folder = self.folder.host_folder(host_name())
+        self._writer = Writer(self.host_folder, self.start)
+        self.training = Training(self.host_folder)
+        self.totals = Totals(host_name(), self.training.steps)
+        self._save()
 
     def __call__(self, snapshot: Snapshot) -> None:
         self._writer(snapshot)
@@ -58,7 +64,7 @@ class Recording:
         self.run.exit_code = exit_code
         self.run.lost_samples = self._writer.lost_samples
         try:
-            self.folder.save(self.run)
+            self._save()
         except OSError as error:
             logs.log.warning("the end of the run could not be written to %s: %s", self.folder.path, error.strerror)
         return self.totals.result()
@@ -68,7 +74,14 @@ class Recording:
         if labels:
             self.host.gpus = [dict(label) for label in labels]
             self.run.simulated = any(label.get("simulated") for label in labels)
+            self._save()
+
+    def _save(self) -> None:
+        """Write run.json, or, into a run that another host has begun, what this host adds to it."""
+        if self._ours:
             self.folder.save(self.run)
+        else:
+            self.folder.save_host(host_name(), self.host)
 
 
 class Session:
@@ -81,7 +94,7 @@ class Session:
             recording.host.unavailable = {name: error.message for name, error in opened.unavailable.items()}
             consumers.append(recording)
         self._consumers = consumers
-        self._sources = [*opened.sources, *extra]
+        self._sources = [*opened.sources, *extra, *([recording.training] if recording else [])]
         self._interval = interval
         self._sampler: Sampler | None = None
 
@@ -89,9 +102,11 @@ class Session:
         """Give snapshots to a view as well; before `start`."""
         self._consumers.append(consumer)
 
-    def start(self) -> None:
+    def start(self) -> float:
+        """Begin, and tell when that was on the monotonic clock."""
         self._sampler = Sampler(self._sources, self._interval, self._consumers)
         self._sampler.start()
+        return self._sampler.started
 
     def stop(self) -> None:
         if self._sampler:

@@ -1,4 +1,4 @@
-"""A small training that really learns: an MLP tells the arms of a spiral apart. Needs numpy alone.
+"""A small training that really learns: an MLP tells the arms of a spiral apart. Needs numpy alone, and reports its steps when watched.
 
 python -m pulsetrain.demo.train --seconds 20
 """
@@ -20,6 +20,8 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", 
 import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
+import pulsetrain  # noqa: E402
+
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]
 
@@ -30,6 +32,7 @@ BATCH_SAMPLES = 256
 HIDDEN_UNITS = 256
 LEARNING_RATE = 0.002
 MOMENTUM = 0.9
+WATCHED = "PULSETRAIN_RUN_ID" in os.environ
 
 
 def spirals(samples: int, rng: np.random.Generator) -> tuple[Floats, Labels]:
@@ -112,7 +115,18 @@ def train(seconds: float, seed: int = 0) -> Iterator[Epoch]:
         began = time.monotonic()
         losses: list[float] = []
         for batch in np.split(rng.permutation(TRAINING_SAMPLES), TRAINING_SAMPLES // BATCH_SAMPLES):
+            begin = time.perf_counter()
             losses.append(model.step(points[batch], labels[batch]))
+            if WATCHED:
+                seconds_taken = time.perf_counter() - begin
+                pulsetrain.log(
+                    step=step + len(losses),
+                    epoch=number - 1 + len(losses) * BATCH_SAMPLES / TRAINING_SAMPLES,
+                    loss=losses[-1],
+                    learning_rate=LEARNING_RATE,
+                    step_seconds=seconds_taken,
+                    samples=BATCH_SAMPLES,
+                )
             if time.monotonic() - start >= seconds:
                 break
         step += len(losses)

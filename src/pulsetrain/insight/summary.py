@@ -5,8 +5,11 @@ from typing import Any
 
 import msgspec
 
+from pulsetrain.runs.folder import RunFolder
+from pulsetrain.runs.reader import Lines
 from pulsetrain.snapshot import Snapshot
 from pulsetrain.sources.throttle import THROTTLING
+from pulsetrain.sources.training import Steps
 
 
 class GpuSummary(msgspec.Struct, kw_only=True):
@@ -34,10 +37,36 @@ class GpuSummary(msgspec.Struct, kw_only=True):
     """Readings at which the GPU did not answer."""
 
 
+class TrainingSummary(msgspec.Struct, kw_only=True):
+    """What the training loop did. Shares are of the time of all steps; None where nothing was seen."""
+
+    steps: int
+    last_step: float | None
+    total_steps: float | None
+    epoch: float | None
+    ranks: int
+    loss_first: float | None
+    loss_last: float | None
+    nonfinite_losses: int
+    step_seconds_p50: float | None
+    step_seconds_p95: float | None
+    data_wait_share: float | None
+    forward_share: float | None
+    backward_share: float | None
+    optimizer_share: float | None
+    other_share: float | None
+    samples_per_second: float | None
+    tokens_per_second: float | None
+    mfu_ratio: float | None
+    """Estimated."""
+
+
 class Summary(msgspec.Struct, kw_only=True):
     """A run in a few figures."""
 
     seconds: float
+    training: TrainingSummary | None
+    """None when nothing of a training loop was seen."""
     gpus: list[GpuSummary]
     gpu_energy_joules: float | None
     cpu_energy_joules: float | None
@@ -76,20 +105,27 @@ class _Series:
 
 
 class _Counter:
-    """How far a counter rose. One that falls was reset and starts anew from 0."""
+    """How far a counter rose, and in what time. One that falls was reset and starts anew from 0."""
 
     def __init__(self) -> None:
         self.rise: float | None = None
         self._last: float | None = None
+        self._first_at = self._last_at = 0.0
 
-    def add(self, value: float | None) -> None:
+    def add(self, value: float | None, elapsed: float) -> None:
         if value is None:
             return
         if self._last is None:
             self.rise = 0.0
+            self._first_at = elapsed
         else:
             self.rise = (self.rise or 0.0) + (value - self._last if value >= self._last else value)
-        self._last = value
+        self._last, self._last_at = value, elapsed
+
+    @property
+    def per_second(self) -> float | None:
+        seconds = self._last_at - self._first_at
+        return self.rise / seconds if self.rise is not None and seconds > 0 else None
 
 
 class _Gpu:
@@ -114,7 +150,7 @@ class _Gpu:
         self.memory.add(values.get("memory_used_mb"))
         self.memory_total.add(values.get("memory_total_mb"))
         self.temperature.add(values.get("temperature_celsius"))
-        self.counter.add(values.get("energy_joules"))
+        self.counter.add(values.get("energy_joules"), elapsed)
         reasons = values.get("throttle_reasons")
         if reasons is not None:
             self.throttled.add(float(any(word in THROTTLING for word in reasons)))
@@ -126,8 +162,10 @@ class _Gpu:
         self._power_since = (elapsed, watts) if watts is not None else None
 
     def result(self) -> GpuSummary:
+        power = self.power.mean
         if self.counter.rise:
             energy, source = self.counter.rise, "counter"
+            power = self.counter.per_second  # readings of instant power may miss what lies between them
         elif self.power.count:
             energy, source = self.power_joules, "power"
         else:
@@ -143,7 +181,7 @@ class _Gpu:
             utilization_percent_peak=self.utilization.peak,
             memory_mb_peak=self.memory.peak,
             memory_total_mb=self.memory_total.peak,
-            power_watts_mean=self.power.mean,
+            power_watts_mean=power,
             power_watts_peak=self.power.peak,
             temperature_celsius_peak=self.temperature.peak,
             energy_joules=energy,
@@ -156,8 +194,9 @@ class _Gpu:
 class Totals:
     """Adds samples up. Memory does not grow with the length of the run."""
 
-    def __init__(self, host: str = "") -> None:
+    def __init__(self, host: str = "", steps: Steps | None = None) -> None:
         self._host = host
+        self._steps = steps or Steps()
         self._gpus: dict[tuple[str, object], _Gpu] = {}
         self._cpu, self._cpu_cores = _Series(), _Series()
         self._memory, self._memory_total = _Series(), _Series()
@@ -180,6 +219,9 @@ class Totals:
             self._gpus[key] = _Gpu(host, labels)
         self._gpus[key].add(values, elapsed)
 
+    def add_training(self, line: Mapping[str, Any]) -> None:
+        self._steps.add(line)
+
     def add_host(self, values: Mapping[str, Any], elapsed: float) -> None:
         self._seconds = max(self._seconds, elapsed)
         self._cpu.add(values.get("cpu_ratio"))
@@ -189,13 +231,14 @@ class Totals:
         self._job_memory.add(values.get("job_memory_bytes"))
         self._job_processes.add(values.get("job_processes"))
         self._job_cpu.add(values.get("job_cpu_seconds"))
-        self._cpu_energy.add(values.get("cpu_energy_joules"))
+        self._cpu_energy.add(values.get("cpu_energy_joules"), elapsed)
         self._own_cpu.add(values.get("pulsetrain_cpu_seconds"))
 
     def result(self) -> Summary:
-        gpus = [gpu.result() for gpu in self._gpus.values()]
+        gpus = sorted((gpu.result() for gpu in self._gpus.values()), key=lambda gpu: (gpu.host, gpu.gpu_index or 0))
         return Summary(
             seconds=self._seconds,
+            training=_training(self._steps),
             gpus=gpus,
             gpu_energy_joules=_sum(gpu.energy_joules for gpu in gpus),
             cpu_energy_joules=self._cpu_energy.rise,
@@ -209,6 +252,50 @@ class Totals:
             job_processes_peak=self._job_processes.peak,
             pulsetrain_cpu_seconds=self._own_cpu.last,
         )
+
+
+def summarise(run: RunFolder) -> tuple[Summary, int]:
+    """The summary of a recorded run, and how many damaged lines were left out."""
+    totals = Totals()
+    gpu, host, training = Lines(run, "gpu"), Lines(run, "host"), Lines(run, "training")
+    for name, line in gpu:
+        totals.add_gpu(name, line, line, line.get("elapsed_seconds", 0.0))
+    for _, line in host:
+        totals.add_host(line, line.get("elapsed_seconds", 0.0))
+    for _, line in training:
+        if "event" not in line:
+            totals.add_training(line)
+    return totals.result(), gpu.damaged + host.damaged + training.damaged
+
+
+def _training(steps: Steps) -> TrainingSummary | None:
+    if not steps.count and steps.last_step is None and steps.last_loss is None:
+        return None
+    seconds = steps.sums.get("step_seconds", 0.0)
+
+    def per_second(field: str) -> float | None:
+        return steps.sums[field] / seconds if field in steps.sums and seconds > 0 else None
+
+    return TrainingSummary(
+        steps=steps.count,
+        last_step=steps.last_step,
+        total_steps=steps.total_steps,
+        epoch=steps.epoch,
+        ranks=len(steps.ranks),
+        loss_first=steps.first_loss,
+        loss_last=steps.last_loss,
+        nonfinite_losses=steps.nonfinite_losses,
+        step_seconds_p50=steps.quantile(0.5),
+        step_seconds_p95=steps.quantile(0.95),
+        data_wait_share=per_second("data_wait_seconds"),
+        forward_share=per_second("forward_seconds"),
+        backward_share=per_second("backward_seconds"),
+        optimizer_share=per_second("optimizer_seconds"),
+        other_share=per_second("other_seconds"),
+        samples_per_second=per_second("samples"),
+        tokens_per_second=per_second("tokens"),
+        mfu_ratio=steps.mfu_sum / steps.mfu_count if steps.mfu_count else None,
+    )
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

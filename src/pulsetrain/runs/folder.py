@@ -5,11 +5,13 @@
   <host>/gpu_metrics_20261116_013054.jsonl ...
 """
 
+import contextlib
 import os
 import re
 import secrets
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +23,9 @@ import psutil
 from pulsetrain.errors import PulsetrainError, UsageError
 
 RUN_JSON = "run.json"
+HOST_JSON = "host.json"
+JOIN_SECONDS = 20.0
+"""How long a host waits for another one that begins the run of their job."""
 
 
 class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -83,15 +88,21 @@ class RunFolder:
             raise PulsetrainError(
                 f"{file} cannot be read: {error}.", hint="The other files of the run may be whole."
             ) from None
+        for other in self.path.glob(f"*/{HOST_JSON}"):
+            with contextlib.suppress(
+                msgspec.MsgspecError, OSError
+            ):  # a host that is being killed must not hide the run
+                run.hosts[other.parent.name] = msgspec.json.decode(other.read_bytes(), type=Host)
         if run.status == "running" and not self._lives(run):
             run.status = "died"
         return run
 
     def save(self, run: Run) -> None:
-        """Write run.json whole or not at all."""
-        temporary = self.path / f".{RUN_JSON}.{os.getpid()}"
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
-        temporary.replace(self.path / RUN_JSON)
+        _write_json(self.path / RUN_JSON, run)
+
+    def save_host(self, name: str, host: Host) -> None:
+        """What a host adds to a run that another one has begun."""
+        _write_json(self.host_folder(name) / HOST_JSON, host)
 
     def size_bytes(self) -> int:
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
@@ -107,7 +118,7 @@ class RunFolder:
     def _lives(self, run: Run) -> bool:
         here = run.hosts.get(host_name())
         if here is None:  # watched from another machine: trust its files as long as they move
-            newest = max((file.stat().st_mtime for file in self.path.rglob("*.jsonl")), default=0.0)
+            newest = max((file.stat().st_mtime for file in self.path.rglob("*.json*")), default=0.0)
             return datetime.now(UTC).timestamp() - newest < max(60.0, 10 * run.interval_seconds)
         try:
             return abs(float(psutil.Process(here.pid).create_time()) - here.pid_start) < 1.0
@@ -148,10 +159,49 @@ class Home:
                     if not folder.is_dir():
                         raise
         except OSError as error:
-            raise PulsetrainError(
-                f"runs cannot be kept in {self.path}: {error.strerror}.",
-                hint="Set PULSETRAIN_HOME to a folder you may write to, or say --dir FOLDER.",
-            ) from None
+            raise self._unwritable(error) from None
+
+    def open(self, name: str, start: datetime, job_id: str | None = None) -> tuple[RunFolder, bool]:
+        """A new run, or, with a job id, the one that another host has begun for this job. True when it is new."""
+        if not job_id:
+            return self.create(name, start), True
+        claim = self.path / f".job-{slug(job_id)}"
+        deadline = time.monotonic() + JOIN_SECONDS
+        while True:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                claim.mkdir()  # of several hosts, one succeeds
+                folder = self.create(f"{name}-{job_id}", start)
+                (claim / folder.path.name).touch()
+                return folder, True
+            except FileExistsError:
+                joined = self._claimed(claim)
+            except OSError as error:
+                raise self._unwritable(error) from None
+            if joined is not None and self._joinable(joined):
+                return joined, False
+            if joined is not None or time.monotonic() > deadline:
+                shutil.rmtree(claim, ignore_errors=True)  # left by a job that has ended, or died at birth
+            time.sleep(0.1)
+
+    def _claimed(self, claim: Path) -> RunFolder | None:
+        """The run that has been made for a job; None while its maker is still at it."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in claim.iterdir():
+                if (self.path / entry.name / RUN_JSON).is_file():
+                    return RunFolder(self.path / entry.name)
+        return None
+
+    @staticmethod
+    def _joinable(run: RunFolder) -> bool:
+        about = run.load()
+        return about.status == "running" and host_name() not in about.hosts
+
+    def _unwritable(self, error: OSError) -> PulsetrainError:
+        return PulsetrainError(
+            f"runs cannot be kept in {self.path}: {error.strerror}.",
+            hint="Set PULSETRAIN_HOME to a folder you may write to, or say --dir FOLDER.",
+        )
 
     def runs(self) -> Iterator[RunFolder]:
         """All runs, oldest first."""
@@ -166,7 +216,8 @@ class Home:
         if not runs:
             raise UsageError(f"there are no runs in {self.path}.", hint="Record one: pulsetrain run -- python train.py")
         if wanted == "last":
-            return runs[-1]
+            second = runs[-1].path.name[: len("20261116-013054")]
+            return max((run for run in runs if run.path.name.startswith(second)), key=lambda run: run.load().start)
         found = [run for run in runs if run.path.name == wanted] or [r for r in runs if r.path.name.startswith(wanted)]
         if not found:
             found = [run for run in runs if run.load().name == wanted][-1:]  # a name means its latest run
@@ -176,6 +227,13 @@ class Home:
             ids = ", ".join(run.path.name for run in found[:5])
             raise UsageError(f"{len(found)} runs start with {wanted!r}: {ids}{', ...' if len(found) > 5 else ''}")
         raise UsageError(f"there is no run {wanted!r} in {self.path}.", hint="List them: pulsetrain runs")
+
+
+def _write_json(path: Path, document: object) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    temporary.replace(path)
 
 
 def slug(name: str) -> str:

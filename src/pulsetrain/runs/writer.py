@@ -140,6 +140,8 @@ class Writer:
         time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
         head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
         for sample in snapshot.samples:
+            if sample.subject.table == "training":
+                continue  # the training process has written its own file
             self._table(sample.subject.table).append(head + self._sample(sample))
         for event in snapshot.events:
             self._table("events").append(head + self._event(event))

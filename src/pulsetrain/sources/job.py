@@ -128,7 +128,7 @@ class Job:
 
         False when one ended meanwhile: its parent may have been read before it inherited.
         """
-        pids = set(psutil.pids())
+        pids = set(psutil.pids()) - {os.getpid()}  # a program that calls pulsetrain.init has us for a child
         new, first = pids - self._pids, not self._pids
         self._pids = pids
         complete = True

@@ -1,8 +1,20 @@
 """A run in a few lines: what is shown when it ends, and by `pulsetrain runs show`."""
 
-from pulsetrain.insight.summary import GpuSummary, Summary
+from pulsetrain.insight.summary import GpuSummary, Summary, TrainingSummary
 from pulsetrain.runs.folder import Run
-from pulsetrain.views.text import ABSENT, Style, bytes_text, cut, duration, energy, number, percent, table, used_of
+from pulsetrain.views.text import (
+    ABSENT,
+    Style,
+    bytes_text,
+    cut,
+    duration,
+    energy,
+    milliseconds,
+    number,
+    percent,
+    table,
+    used_of,
+)
 
 MIB = 2**20
 OUTCOME = {
@@ -16,6 +28,7 @@ ENERGY_SOURCE = {"counter": "measured by the GPUs' own counters", "power": "esti
 
 
 def summary_lines(run: Run, summary: Summary, path: str, style: Style) -> list[str]:
+    """The run's name and outcome, its GPUs as a table, and a line for everything else that is known."""
     seconds = (run.end - run.start).total_seconds() if run.end else summary.seconds
     good = run.status in ("finished", "running")
     outcome = style(OUTCOME.get(run.status, run.status), "green" if good else "red", "bold")
@@ -24,6 +37,8 @@ def summary_lines(run: Run, summary: Summary, path: str, style: Style) -> list[s
     if summary.gpus:
         lines += table(*_gpu_table(summary, style), style, "lrrrrrrl")
     facts = [
+        ("GPUs", "" if summary.gpus else _why_no_gpus(run)),
+        *_training(summary.training),
         ("job", _job(summary, seconds)),
         ("host", _host(summary)),
         ("energy", _energy(summary)),
@@ -31,6 +46,11 @@ def summary_lines(run: Run, summary: Summary, path: str, style: Style) -> list[s
         ("run", path),
     ]
     return lines + [f"{style(f'{name:<7}', 'dim')} {text}" for name, text in facts if text]
+
+
+def _why_no_gpus(run: Run) -> str:
+    reasons = [host.unavailable["nvidia"] for host in run.hosts.values() if "nvidia" in host.unavailable]
+    return f"none watched: {reasons[0].removesuffix('.')}" if reasons else ""
 
 
 def _gpu_table(summary: Summary, style: Style) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -76,6 +96,45 @@ def _gpu_row(gpu: GpuSummary, with_host: bool, style: Style) -> tuple[str, ...]:
         energy(gpu.energy_joules),
         ", ".join(notes),
     )
+
+
+def _training(training: TrainingSummary | None) -> list[tuple[str, str]]:
+    """The training loop in up to three lines."""
+    if training is None:
+        return []
+    steps = number(training.last_step if training.last_step is not None else training.steps)
+    planned = f" of {number(training.total_steps)}" if training.total_steps else ""
+    epochs = f" in {number(training.epoch, digits=1)} epochs" if training.epoch else ""
+    ranks = f" on each of {training.ranks} ranks" if training.ranks > 1 else ""
+    loss = _loss(training)
+    lines = [("steps", f"{steps}{planned}{epochs}{ranks}" + (f", loss {loss}" if loss else ""))]
+    if training.step_seconds_p50 is not None:
+        rates = [
+            f"{milliseconds(training.step_seconds_p50)} a step (p95 {milliseconds(training.step_seconds_p95)})",
+            f"{number(training.samples_per_second)} samples/s" if training.samples_per_second else "",
+            f"{number(training.tokens_per_second)} tokens/s" if training.tokens_per_second else "",
+            f"{percent(training.mfu_ratio)} of the peak FLOPs (estimated)" if training.mfu_ratio else "",
+        ]
+        lines.append(("speed", ", ".join(filter(None, rates))))
+    shares = {
+        "waiting for data": training.data_wait_share,
+        "forward": training.forward_share,
+        "backward": training.backward_share,
+        "optimizer": training.optimizer_share,
+        "other": training.other_share,
+    }
+    parts = [f"{name} {percent(share)}" for name, share in shares.items() if share is not None]
+    return [*lines, ("time", ", ".join(parts))] if parts else lines
+
+
+def _loss(training: TrainingSummary) -> str:
+    if training.loss_first is None or training.loss_last is None:
+        text = ""
+    else:
+        text = f"{training.loss_first:.4g} -> {training.loss_last:.4g}"
+    if training.nonfinite_losses:
+        text += f" ({training.nonfinite_losses} times not a number)"
+    return text.strip()
 
 
 def _job(summary: Summary, seconds: float) -> str:

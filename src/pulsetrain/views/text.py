@@ -130,6 +130,15 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
+def milliseconds(seconds: float | None) -> str:
+    """A short time: 0.85 ms, 12 ms, 1.25 s."""
+    if seconds is None:
+        return ABSENT
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
+
+
 def energy(joules: float | None) -> str:
     """Joules up to a kilojoule, then watt-hours, as on a bill."""
     if joules is None:

@@ -1,0 +1,82 @@
+"""`pulsetrain attach`: watch and record a process that already runs, until it ends. `pulsetrain.init` calls it."""
+
+import signal
+import sys
+import threading
+
+import click
+
+from pulsetrain.cli import options
+from pulsetrain.sources import Options
+
+LOOK_SECONDS = 0.5
+"""How often to see whether the process still lives."""
+
+
+@click.command(short_help="Watch a process that already runs.")
+@click.argument("pid", type=int)
+@options.recording
+@options.interval
+@options.machine
+@options.quiet
+@options.json_output
+@options.logs
+def attach(
+    pid: int,
+    name: str | None,
+    tag: dict[str, str],
+    directory: str | None,
+    interval: float,
+    machine: Options,
+    quiet: bool,
+    as_json: bool,
+) -> int:
+    """Watch the process PID and its machine into a run folder, until it ends or Ctrl-C. It is not disturbed.
+
+    With --json, first a line about the run: its id and folder.
+    """
+    import msgspec
+    import psutil
+
+    from pulsetrain.cli import logs
+    from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
+    from pulsetrain.errors import UsageError
+    from pulsetrain.runs.folder import Home
+    from pulsetrain.sources import open_sources
+    from pulsetrain.sources.job import Job
+    from pulsetrain.views.summary import summary_lines
+    from pulsetrain.views.text import Style
+
+    try:
+        process = psutil.Process(pid)
+        command = process.cmdline()
+    except psutil.Error:
+        raise UsageError(f"there is no process {pid} that you may watch.") from None
+    opened = open_sources(machine)
+    warn_of_broken(opened)
+    recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag)
+    logs.configure(run_id=recording.run.id)
+    job = Job()
+    job.watch(pid)
+    session = Session(opened, [job], interval, recording)
+    session.add(logs.log_events)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    started = session.start()
+    if as_json:
+        introduction = {
+            "id": recording.run.id,
+            "folder": str(recording.folder.path),
+            "training_folder": str(recording.host_folder),
+            "stamp": f"{recording.start:%Y%m%d_%H%M%S}",
+            "started": started,
+        }
+        click.echo(msgspec.json.encode(introduction))
+    while not stop.wait(LOOK_SECONDS) and process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+        pass
+    session.stop()
+    summary = recording.finish("finished", None)
+    if not quiet:
+        to_terminal(summary_lines(recording.run, summary, str(recording.folder.path), Style(sys.stderr)))
+    return 0

@@ -1,0 +1,91 @@
+"""Following the files of the training processes, and what their lines add up to."""
+
+import json
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import quantiles
+
+import pytest
+
+from pulsetrain.snapshot import Event, Sample
+from pulsetrain.sources import Source
+from pulsetrain.sources.training import Steps, Training
+
+Read = Callable[[Source], list[Sample]]
+
+
+def write(folder: Path, *lines: Mapping[str, object] | str, rank: int = 0) -> Path:
+    name = f"training_metrics_20261116_013054{f'.rank{rank}' if rank else ''}.jsonl"
+    with (folder / name).open("a") as file:
+        for line in lines:
+            text = line if isinstance(line, str) else json.dumps({"timestamp": "t", "rank": rank, **line}) + "\n"
+            file.write(text)
+    return folder / name
+
+
+def test_new_lines_are_seen_at_the_next_reading_and_only_once(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    assert read(source) == []
+    write(tmp_path, {"step": 1, "loss": 0.9}, {"step": 2, "loss": 0.8, "learning_rate": 0.1})
+    (sample,) = read(source)
+    assert sample.values == {"step": 2, "loss": 0.8, "learning_rate": 0.1}
+    assert read(source) == []
+    source.close()
+
+
+def test_half_a_line_waits_for_its_rest_and_a_broken_one_is_skipped(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    write(tmp_path, '{"step": 1, "lo')
+    assert read(source) == []
+    write(tmp_path, 'ss": 0.5}\n{broken}\n', {"step": 2})
+    assert [sample.values["step"] for sample in read(source)] == [2]
+    assert source.steps.last_loss == 0.5
+    source.close()
+
+
+def test_amounts_of_several_steps_add_up_between_two_readings(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    write(tmp_path, *({"step": i, "step_seconds": 0.25, "samples": 32} for i in range(4)))
+    (sample,) = read(source)
+    assert sample.values == {"step": 3, "step_seconds": 1.0, "samples": 128}
+    source.close()
+
+
+def test_each_rank_is_a_subject_of_its_own(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    for rank in (0, 1):
+        write(tmp_path, {"step": 5 + rank, "step_seconds": 0.1}, rank=rank)
+    assert {sample.subject.labels["rank"]: sample.values["step"] for sample in read(source)} == {0: 5, 1: 6}
+    assert source.steps.ranks == {0, 1}
+    assert source.steps.count == 1
+    source.close()
+
+
+def test_notes_of_the_recorder_become_events(tmp_path: Path) -> None:
+    source = Training(tmp_path)
+    head = {"event": "training_process", "severity": "info", "message": "records"}
+    write(tmp_path, head, {"event": "phase_begin", "severity": "info", "message": "validation begins", "phase": "v"})
+    (event,) = source.read()
+    assert isinstance(event, Event)
+    assert (event.kind, event.message, event.details["phase"]) == ("phase_begin", "validation begins", "v")
+    source.close()
+
+
+def test_quantiles_of_step_times_are_right_to_two_per_cent_however_many_there_are() -> None:
+    chance = random.Random(1)
+    times = [chance.lognormvariate(-3, 1) for _ in range(20_000)]
+    steps = Steps()
+    for number, seconds in enumerate(times):
+        steps.add({"step": number, "step_seconds": seconds})
+    exact = quantiles(times, n=20)
+    assert steps.quantile(0.5) == pytest.approx(exact[9], rel=0.025)
+    assert steps.quantile(0.95) == pytest.approx(exact[18], rel=0.025)
+    assert Steps().quantile(0.5) is None
+
+
+def test_a_loss_that_is_no_number_is_counted_and_does_not_become_the_last() -> None:
+    steps = Steps()
+    steps.add({"step": 1, "loss": 0.5})
+    steps.add({"step": 2, "loss": None, "nonfinite": {"loss": "nan"}})
+    assert (steps.first_loss, steps.last_loss, steps.nonfinite_losses) == (0.5, 0.5, 1)
