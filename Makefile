@@ -20,8 +20,8 @@ demo: .venv/ready
 test: lint .venv-user/ready
 	$(BIN)/pytest
 
-bench: .venv/ready
-	$(BIN)/python -m benchmarks
+bench: .venv-bench/ready .venv-user/ready
+	.venv-bench/bin/python -m benchmarks
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -39,9 +39,12 @@ docs: .venv/ready
 lock: .venv/ready
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-		--group dev --group bench --output-file requirements.txt pyproject.toml
-	rm -rf .venv-user && $(PYTHON) -m venv .venv-user && .venv-user/bin/pip install --quiet -r requirements-user.in
-	(echo "# Written by make lock from requirements-user.in."; .venv-user/bin/pip freeze | sed 's/+cpu//') > requirements-user.txt
+		--group dev --output-file requirements.txt pyproject.toml
+	for kind in user bench; do \
+		rm -rf .venv-$$kind && $(PYTHON) -m venv .venv-$$kind && \
+		.venv-$$kind/bin/pip install --quiet -r requirements-$$kind.in && \
+		(echo "# Written by make lock from requirements-$$kind.in."; .venv-$$kind/bin/pip freeze | sed 's/+cpu//') \
+			> requirements-$$kind.txt; done
 
 .venv/ready: requirements.txt pyproject.toml
 	@.ci/venv $(PYTHON) .venv requirements.txt --with-pulsetrain
@@ -50,5 +53,10 @@ lock: .venv/ready
 .venv-user/ready: requirements-user.txt
 	@.ci/venv $(PYTHON) .venv-user requirements-user.txt
 
+# The peers to be measured beside us.
+.venv-bench/ready: requirements-bench.txt requirements.txt pyproject.toml
+	@.ci/venv $(PYTHON) .venv-bench requirements.txt
+	@.ci/venv $(PYTHON) .venv-bench requirements-bench.txt --with-pulsetrain
+
 clean:
-	rm -rf .venv .venv-user .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-user .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

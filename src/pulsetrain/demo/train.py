@@ -1,4 +1,4 @@
-"""A small training that really learns: an MLP tells the arms of a spiral apart. Needs numpy alone, and reports its steps when watched.
+"""A small training that really learns: an MLP tells the arms of a spiral apart. Needs numpy; reports when watched.
 
 python -m pulsetrain.demo.train --seconds 20
 """

@@ -25,7 +25,7 @@ BATCH_SECONDS = 2.0
 SEGMENT_BYTES = 64 * 2**20
 """A file is closed and the next one begun at this size, so that a week-long run stays in pieces that can be sealed."""
 WAITING_LINES = 20_000
-"""How many lines of one file may wait for a disk that does not take them."""
+"""How many lines of one file may wait for a disk that does not take them, and samples for one that hangs."""
 
 _ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
 
@@ -42,32 +42,23 @@ class Segments:
         self._file: int | None = None
         self._size = 0
         self._waiting: deque[bytes] = deque(maxlen=WAITING_LINES)
-        self._lock = threading.Lock()
         self.lost_lines = 0
 
     def append(self, line: bytes) -> None:
-        with self._lock:
-            if len(self._waiting) == WAITING_LINES:
-                self.lost_lines += 1
-            self._waiting.append(line)
+        if len(self._waiting) == WAITING_LINES:
+            self.lost_lines += 1
+        self._waiting.append(line)
 
     def flush(self) -> None:
         """Write what waits. On an OSError the file counts as it was before, and the lines wait on."""
-        with self._lock:
-            lines = list(self._waiting)
-            self._waiting.clear()
-        if not lines:
+        if not self._waiting:
             return
         try:
-            self._write(b"".join(lines))
+            self._write(b"".join(self._waiting))
         except OSError:
             self._take_back()
-            with self._lock:
-                newer = list(self._waiting)
-                self._waiting.clear()
-                self.lost_lines += max(0, len(lines) + len(newer) - WAITING_LINES)
-                self._waiting.extend(lines + newer)
             raise
+        self._waiting.clear()
 
     def close(self) -> None:
         if self._file is not None:
@@ -127,7 +118,10 @@ class Writer:
         self._segment_bytes = segment_bytes
         self._segments: dict[str, Segments] = {}
         self._encoder = msgspec.json.Encoder()
-        self._unwritten = 0
+        self._lock = threading.Lock()
+        self._arrived: deque[Snapshot] = deque()
+        self._arrived_samples = 0
+        self._lost_samples = 0
         self._failing: OSError | None = None
         self._reported_lost = 0
         self._wake = threading.Event()
@@ -137,22 +131,22 @@ class Writer:
         self._thread.start()
 
     def __call__(self, snapshot: Snapshot) -> None:
-        time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
-        head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
-        for sample in snapshot.samples:
-            if sample.subject.table == "training":
-                continue  # the training process has written its own file
-            self._table(sample.subject.table).append(head + self._sample(sample))
-        for event in snapshot.events:
-            self._table("events").append(head + self._event(event))
-        self._unwritten += len(snapshot.samples) + len(snapshot.events)
-        if self._unwritten >= BATCH_SAMPLES:
+        """Take a snapshot in. The writing thread makes lines of it, so that no tick waits for that."""
+        with self._lock:
+            self._arrived.append(snapshot)
+            self._arrived_samples += _size(snapshot)
+            while self._arrived_samples > WAITING_LINES:  # a write hangs
+                oldest = _size(self._arrived.popleft())
+                self._arrived_samples -= oldest
+                self._lost_samples += oldest
+            enough = self._arrived_samples >= BATCH_SAMPLES
+        if enough:
             self._wake.set()
 
     @property
     def lost_samples(self) -> int:
         """Lines thrown away, or that never reached the disk."""
-        lost = sum(segments.lost_lines for segments in self._segments.values())
+        lost = self._lost_samples + sum(segments.lost_lines for segments in self._segments.values())
         return lost + (sum(s.waiting_lines for s in self._segments.values()) if self._closing else 0)
 
     def close(self) -> None:
@@ -163,12 +157,27 @@ class Writer:
         for segments in self._segments.values():
             segments.close()
 
+    def _take_in(self) -> None:
+        """Make lines of what has arrived."""
+        with self._lock:
+            arrived, self._arrived, self._arrived_samples = self._arrived, deque(), 0
+        for snapshot in arrived:
+            self._make_lines(snapshot)
+
+    def _make_lines(self, snapshot: Snapshot) -> None:
+        time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
+        head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
+        for sample in snapshot.samples:
+            if sample.subject.table == "training":
+                continue  # the training process has written its own file
+            self._table(sample.subject.table).append(head + self._sample(sample))
+        for event in snapshot.events:
+            self._table("events").append(head + self._event(event))
+
     def _table(self, table: str) -> Segments:
         found = self._segments.get(table)
         if found is None:
-            # A new dict, because the writing thread may be walking over the old one.
-            found = Segments(self._folder, table, self._start, self._segment_bytes)
-            self._segments = {**self._segments, table: found}
+            found = self._segments[table] = Segments(self._folder, table, self._start, self._segment_bytes)
         return found
 
     def _sample(self, sample: Sample) -> bytes:
@@ -190,13 +199,13 @@ class Writer:
         while not self._closing:
             self._wake.wait(BATCH_SECONDS)
             self._wake.clear()
-            self._unwritten = 0
             self.flush()
         self.flush()
 
     def flush(self) -> None:
         """Write what waits, now."""
         with self._flushing:
+            self._take_in()
             self._flush()
 
     def _flush(self) -> None:
@@ -224,3 +233,7 @@ class Writer:
         event = Event("recording_resumed", message, "warning", {"lost_samples": lost})
         time = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
         self._table("events").append(b'{"timestamp":"%sZ"' % time.encode() + self._event(event))
+
+
+def _size(snapshot: Snapshot) -> int:
+    return len(snapshot.samples) + len(snapshot.events)
