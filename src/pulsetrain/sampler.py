@@ -104,8 +104,14 @@ class Sampler:
     """Reads sources every `interval` seconds and gives each snapshot to every consumer, in order."""
 
     def __init__(
-        self, sources: Iterable[Source], interval: float, consumers: Sequence[Consumer] = (), clock: Clock | None = None
+        self,
+        sources: Iterable[Source],
+        interval: float,
+        consumers: Sequence[Consumer] = (),
+        clock: Clock | None = None,
+        started: float | None = None,
     ) -> None:
+        """`started` is when elapsed time began, on the monotonic clock; now, unless somebody counts already."""
         self.interval = interval
         self._consumers = list(consumers)
         self._clock = clock or Clock()
@@ -114,13 +120,10 @@ class Sampler:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._events: list[Event] = []
-        self._start = _Tick(self._clock.time(), self._clock.monotonic())
+        now = self._clock.monotonic()
+        started = now if started is None else started
+        self._start = _Tick(self._clock.time() - (now - started), started)
         self._clock_offset = 0.0
-
-    @property
-    def started(self) -> float:
-        """When elapsed time began, on the monotonic clock."""
-        return self._start.elapsed
 
     def start(self) -> None:
         """Run the loop in a thread until `stop`."""

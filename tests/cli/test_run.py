@@ -131,6 +131,24 @@ def test_two_runs_started_in_the_same_second_do_not_mix(environment: dict[str, s
     assert all(len(list(run.glob("*/gpu_metrics_*.jsonl"))) == 1 for run in runs)
 
 
+def test_the_ranks_of_one_host_share_a_run_and_the_machine_is_watched_once(
+    environment: dict[str, str], home: Path
+) -> None:
+    code = "import pulsetrain, time; pulsetrain.log(step=1); time.sleep(1)"
+    ranks = [
+        subprocess.Popen(
+            [*RUN, "-q", "--run-id", "job7", "--", sys.executable, "-c", code],
+            env={**environment, "RANK": str(rank), "WORLD_SIZE": "3"},
+        )
+        for rank in range(3)
+    ]
+    assert [process.wait(60) for process in ranks] == [0, 0, 0]
+    (run,) = (path for path in (home / "runs").iterdir() if not path.name.startswith("."))
+    assert len(list(run.glob("*/gpu_metrics_*.jsonl"))) == 1
+    names = sorted(file.name.partition(".")[2] for file in run.glob("*/training_metrics_*.jsonl"))
+    assert names == ["jsonl", "rank1.jsonl", "rank2.jsonl"]
+
+
 CHILD = """
 import signal, sys, time
 def caught(number, frame):

@@ -127,6 +127,18 @@ def test_a_job_that_runs_twice_on_one_host_makes_two_runs(tmp_path: Path) -> Non
     assert new and second.path != first.path
 
 
+def test_trainings_that_a_job_starts_beside_each_other_on_one_host_are_runs_of_their_own(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    me = psutil.Process()
+    hosts = {host_name(): Host(pid=me.pid, pid_start=me.create_time())}
+    first, _ = home.open("train", START, "4711")
+    first.save(Run(id=first.path.name, name="train", start=START, hosts=hosts))
+    second, new = home.open("train", START, "4711")
+    assert new and second.path != first.path
+    rank, new = home.open("train", START, "4711", one_of_many=True)
+    assert not new and rank.path == first.path
+
+
 def test_of_many_hosts_that_begin_at_once_one_makes_the_run(tmp_path: Path) -> None:
     def begin(number: int) -> tuple[Path, bool]:
         folder, new = Home(tmp_path).open("train", START, "4711")

@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+from datetime import UTC, datetime
 
 import click
 
@@ -54,7 +55,9 @@ def attach(
         raise UsageError(f"there is no process {pid} that you may watch.") from None
     opened = open_sources(machine)
     warn_of_broken(opened)
-    recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag)
+    run_name = name or default_name(command)
+    folder = Home.find(directory).create(run_name, datetime.now(UTC))
+    recording = Recording(folder, run_name, command, interval, tag)
     logs.configure(run_id=recording.run.id)
     job = Job()
     job.watch(pid)
@@ -63,14 +66,14 @@ def attach(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    started = session.start()
+    session.start()
     if as_json:
         introduction = {
             "id": recording.run.id,
             "folder": str(recording.folder.path),
             "training_folder": str(recording.host_folder),
             "stamp": f"{recording.start:%Y%m%d_%H%M%S}",
-            "started": started,
+            "started": recording.started,
         }
         click.echo(msgspec.json.encode(introduction))
     while not stop.wait(LOOK_SECONDS) and process.is_running() and process.status() != psutil.STATUS_ZOMBIE:

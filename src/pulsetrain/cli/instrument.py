@@ -2,24 +2,25 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 from pulsetrain import training
+from pulsetrain.runs.folder import RunFolder, host_name
 from pulsetrain.training import process
 
 AUTOLOAD = Path(training.__file__).parent / "autoload"
 """First in PYTHONPATH, its sitecustomize is run by every Python of the command, in whatever environment."""
 
 
-def environment(
-    base: Mapping[str, str], folder: Path, start: datetime, started: float, instrument: bool
-) -> dict[str, str]:
+def environment(run: RunFolder, start: datetime, started: float, instrumented: bool) -> dict[str, str]:
     """The command's environment: where its processes record, and, unless unwanted, what instruments them."""
-    changed = {**base, **process.environment(str(folder), f"{start:%Y%m%d_%H%M%S}", started)}
-    if instrument:
-        changed["PYTHONPATH"] = os.pathsep.join(filter(None, (str(AUTOLOAD), base.get("PYTHONPATH"))))
+    folder = run.host_folder(host_name())
+    recording = process.environment(str(folder), f"{start:%Y%m%d_%H%M%S}", started)
+    changed = {**os.environ, "PULSETRAIN_RUN_ID": run.path.name, **recording}
+    if instrumented:
+        changed["PYTHONPATH"] = os.pathsep.join(filter(None, (str(AUTOLOAD), os.environ.get("PYTHONPATH"))))
     return changed
 
 

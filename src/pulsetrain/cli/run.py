@@ -2,11 +2,17 @@
 
 import os
 import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsetrain.cli import options
 from pulsetrain.sources import Options
+
+if TYPE_CHECKING:
+    from pulsetrain.cli.child import Child
+    from pulsetrain.runs.folder import RunFolder
 
 JOB_ID_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the job's memory peak, and `dmesg`."
@@ -40,25 +46,31 @@ def run(
     """
     from pulsetrain.cli import child, instrument, logs
     from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
-    from pulsetrain.runs.folder import Home
+    from pulsetrain.runs.folder import Home, host_name
     from pulsetrain.sources import open_sources
     from pulsetrain.sources.job import Job
+    from pulsetrain.training import process
     from pulsetrain.views.summary import summary_lines
     from pulsetrain.views.text import Style
 
     child.check(command)
     watched = child.Child(command)
-    opened = open_sources(machine)
-    warn_of_broken(opened)
     job_id = run_id or next(filter(None, map(os.environ.get, JOB_ID_VARIABLES)), None)
-    recording = Recording(Home.find(directory), name or default_name(command), command, interval, tag, job_id)
+    opened = open_sources(machine)
+    run_name, start = name or default_name(command), datetime.now(UTC)
+    folder, new = Home.find(directory).open(run_name, start, job_id, process.one_of_many())
+    host = folder.load().hosts.get(host_name()) if not new else None
+    if host is not None:  # another rank's pulsetrain watches this machine already
+        opened.close()
+        return _follow(watched, folder, host.started, not no_instrument)
+    warn_of_broken(opened)
+    recording = Recording(folder, run_name, command, interval, tag, new=new)
     logs.configure(run_id=recording.run.id)
     job = Job()
     session = Session(opened, [job], interval, recording)
     session.add(logs.log_events)
-    started = session.start()
-    base = {**os.environ, "PULSETRAIN_RUN_ID": recording.run.id}
-    environment = instrument.environment(base, recording.host_folder, recording.start, started, not no_instrument)
+    session.start()
+    environment = instrument.environment(recording.folder, recording.start, recording.started, not no_instrument)
     try:
         ended = watched.run(environment, job.watch)
     except child.CannotStart as error:
@@ -75,3 +87,11 @@ def run(
             lines.append(f"hint    {OOM_HINT}")
         to_terminal(["", *lines])
     return ended.exit_code
+
+
+def _follow(watched: "Child", folder: "RunFolder", started: float, instrumented: bool) -> int:
+    """Run one of several ranks of a host: its loop is recorded, the machine is watched by the first."""
+    from pulsetrain.cli import instrument
+
+    environment = instrument.environment(folder, folder.load().start, started, instrumented)
+    return watched.run(environment, lambda pid: None).exit_code

@@ -3,6 +3,7 @@
 import os
 import platform
 import sys
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import psutil
 from pulsetrain import __version__
 from pulsetrain.cli import logs
 from pulsetrain.insight.summary import Summary, Totals
-from pulsetrain.runs.folder import Home, Host, Run, host_name
+from pulsetrain.runs.folder import Host, Run, RunFolder, host_name
 from pulsetrain.runs.writer import Writer
 from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.snapshot import Snapshot
@@ -25,16 +26,20 @@ class Recording:
 
     def __init__(
         self,
-        home: Home,
+        folder: RunFolder,
         run_name: str,
         command: Sequence[str],
         interval: float,
         tags: dict[str, str],
-        job_id: str | None = None,
+        *,
+        new: bool = True,
     ) -> None:
+        """`new` unless another host has begun this run."""
         self.start = datetime.now(UTC)
-        self.folder, self._ours = home.open(run_name, self.start, job_id)
-        self.host = _this_host()
+        self.started = time.monotonic()
+        self.folder = folder
+        self._new = new
+        self.host = _this_host(self.started)
         self.run = Run(
             id=self.folder.path.name,
             name=run_name,
@@ -78,7 +83,7 @@ class Recording:
 
     def _save(self) -> None:
         """Write run.json, or, into a run that another host has begun, what this host adds to it."""
-        if self._ours:
+        if self._new:
             self.folder.save(self.run)
         else:
             self.folder.save_host(host_name(), self.host)
@@ -102,11 +107,10 @@ class Session:
         """Give snapshots to a view as well; before `start`."""
         self._consumers.append(consumer)
 
-    def start(self) -> float:
-        """Begin, and tell when that was on the monotonic clock."""
-        self._sampler = Sampler(self._sources, self._interval, self._consumers)
+    def start(self) -> None:
+        started = self.recording.started if self.recording else None
+        self._sampler = Sampler(self._sources, self._interval, self._consumers, started=started)
         self._sampler.start()
-        return self._sampler.started
 
     def stop(self) -> None:
         if self._sampler:
@@ -126,7 +130,7 @@ def why_no_gpu(opened: Opened) -> str:
     return "\n".join(broken) or "none found (pulsetrain doctor tells more)"
 
 
-def _this_host() -> Host:
+def _this_host(started: float) -> Host:
     me = psutil.Process()
     return Host(
         pulsetrain=__version__,
@@ -136,6 +140,7 @@ def _this_host() -> Host:
         memory_bytes=psutil.virtual_memory().total,
         pid=me.pid,
         pid_start=me.create_time(),
+        started=started,
     )
 
 

@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+from datetime import UTC, datetime
 
 import click
 
@@ -43,7 +44,9 @@ def watch(
         warn_of_broken(opened)
     recording = None
     if record:
-        recording = Recording(Home.find(directory), name or "watch", [], interval, tag)
+        recording = Recording(
+            Home.find(directory).create(name or "watch", datetime.now(UTC)), name or "watch", [], interval, tag
+        )
         logs.configure(run_id=recording.run.id)
     session = Session(opened, [], interval, recording)
     stop = threading.Event()

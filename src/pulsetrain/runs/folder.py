@@ -61,6 +61,8 @@ class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
     pid: int = 0
     """The watching process; with its start time, this tells whether a run still lives."""
     pid_start: float = 0.0
+    started: float = 0.0
+    """When elapsed seconds began, on the monotonic clock of this machine."""
     unavailable: dict[str, str] = {}
     """Sources that did not work here, and why."""
 
@@ -161,8 +163,14 @@ class Home:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def open(self, name: str, start: datetime, job_id: str | None = None) -> tuple[RunFolder, bool]:
-        """A new run, or, with a job id, the one that another host has begun for this job. True when it is new."""
+    def open(
+        self, name: str, start: datetime, job_id: str | None = None, one_of_many: bool = False
+    ) -> tuple[RunFolder, bool]:
+        """A new run, or, with a job id, the one that has been begun for this job. True when it is new.
+
+        On a host that the run knows already, only a process that is `one_of_many` belongs to it: a job may also start
+        several trainings beside each other.
+        """
         if not job_id:
             return self.create(name, start), True
         claim = self.path / f".job-{slug(job_id)}"
@@ -170,17 +178,20 @@ class Home:
         while True:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
-                claim.mkdir()  # of several hosts, one succeeds
+                claim.mkdir()  # of several hosts and processes, one succeeds
                 folder = self.create(f"{name}-{job_id}", start)
                 (claim / folder.path.name).touch()
                 return folder, True
             except FileExistsError:
-                joined = self._claimed(claim)
+                found = self._claimed(claim)
             except OSError as error:
                 raise self._unwritable(error) from None
-            if joined is not None and self._joinable(joined):
-                return joined, False
-            if joined is not None or time.monotonic() > deadline:
+            about = found.load() if found else None
+            if found and about and about.status == "running":
+                if host_name() in about.hosts and not one_of_many:
+                    return self.create(name, start), True
+                return found, False
+            if found or time.monotonic() > deadline:
                 shutil.rmtree(claim, ignore_errors=True)  # left by a job that has ended, or died at birth
             time.sleep(0.1)
 
@@ -191,11 +202,6 @@ class Home:
                 if (self.path / entry.name / RUN_JSON).is_file():
                     return RunFolder(self.path / entry.name)
         return None
-
-    @staticmethod
-    def _joinable(run: RunFolder) -> bool:
-        about = run.load()
-        return about.status == "running" and host_name() not in about.hosts
 
     def _unwritable(self, error: OSError) -> PulsetrainError:
         return PulsetrainError(

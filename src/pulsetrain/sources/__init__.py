@@ -58,6 +58,11 @@ class Opened:
     sources: tuple[Source, ...]
     unavailable: dict[str, Unavailable]
 
+    def close(self) -> None:
+        """For those who do not use them after all."""
+        for source in self.sources:
+            source.close()
+
 
 def open_sources(options: Options) -> Opened:
     """Open every source that works on this machine."""

@@ -61,6 +61,11 @@ def world_size(environ: Mapping[str, str] = os.environ) -> int:
     return _first_number(environ, ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), 1)
 
 
+def one_of_many(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether this is one of several processes that a launcher started as ranks of one training."""
+    return "RANK" in environ or _first_number(environ, ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"), 1) > 1
+
+
 def about() -> dict[str, Any]:
     """What the head of a training file says of its process."""
     return {
