@@ -113,8 +113,13 @@ def phase(name: str) -> Iterator[None]:
 
 def set_training(name: str) -> None:
     """Give what follows a name of its own, as a notebook that trains several models does."""
+    from pulsetrain.training import loop
+
     recorder = process.active or _recorder("set_training")
     if recorder is not None:
+        steps = loop.current()
+        if steps is not None:
+            steps.catch_up()  # what was noted before belongs to the name before
         recorder.note("set_training", "now training %s" % name, training=str(name))
 
 

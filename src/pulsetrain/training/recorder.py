@@ -241,6 +241,8 @@ _TEXT_FIELDS = frozenset({"phase", "training"})
 
 def _number(value: Any) -> Any:
     """A plain number, or a Pending, from what frameworks call a scalar. Raises for everything else."""
+    if isinstance(value, Pending):
+        return value
     kind = type(value)
     module = kind.__module__.partition(".")[0]
     if module == "torch" or hasattr(value, "is_cuda"):

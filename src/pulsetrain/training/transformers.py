@@ -1,0 +1,149 @@
+"""The Hugging Face Trainer, versions 4 and 5: its steps, epochs, evaluations, checkpoints and logs."""
+
+from __future__ import annotations
+
+import functools
+from importlib import import_module
+from typing import Any
+
+from pulsetrain.training import callbacks
+from pulsetrain.training import loop as loops
+from pulsetrain.training.guard import guarded
+
+
+def install(module: Any) -> None:
+    """Give every Trainer our callback. `module` is `transformers.trainer`."""
+    ours = __getattr__("InstalledCallback")
+    if ours in module.DEFAULT_CALLBACKS:
+        return
+    module.DEFAULT_CALLBACKS.append(ours)
+    trainer = module.Trainer
+    original_train = trainer.train
+    original_create = trainer.create_accelerator_and_postprocess
+
+    @functools.wraps(original_train)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original_train(self, *args, **kwargs)
+        finally:
+            guarded(callbacks.end_training)()  # also after an error, of which callbacks hear nothing
+
+    @guarded
+    def created(self: Any) -> None:
+        self.accelerator.pulsetrain_losses_are_shares = True
+
+    @functools.wraps(original_create)
+    def create_accelerator_and_postprocess(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original_create(self, *args, **kwargs)
+        created(self)
+        return result
+
+    trainer.train = train
+    trainer.create_accelerator_and_postprocess = create_accelerator_and_postprocess
+
+
+class Watching:
+    """The callback without its base class, which is there only where transformers is."""
+
+    _teller: tuple[Any, Any] | None = None
+    """The state of a trainer, and the callback that tells of it: a trainer may have been given two of ours."""
+
+    def __init__(self) -> None:
+        self._phases = callbacks.Phases()
+        self._micro_batches = 0
+        self._learning_rate: float | None = None
+
+    def _tells(self, state: Any) -> bool:
+        if Watching._teller is None or Watching._teller[0] is not state:
+            Watching._teller = state, self
+        return Watching._teller[1] is self
+
+    @guarded
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self._tells(state):
+            return
+        self._phases.end_all()
+        self._micro_batches = 0
+        callbacks.begin_training(state.global_step, state.max_steps if state.max_steps > 0 else None)
+
+    @guarded
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._micro_batches += 1
+
+    @guarded
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        groups = getattr(kwargs.get("optimizer"), "param_groups", None)
+        self._learning_rate = groups[0].get("lr") if groups else None
+
+    @guarded
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        loop = loops.current()
+        micro_batches, self._micro_batches = self._micro_batches + 1, 0
+        if loop is None or not self._tells(state):
+            return
+        fields: dict[str, Any] = {"epoch": state.epoch}
+        if not callbacks.torch_is_watched():
+            fields.update(samples=args.train_batch_size * micro_batches, learning_rate=self._learning_rate)
+        loop.step_done(step=state.global_step, **fields)
+        self._begin_due_phase(control)
+
+    @guarded
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._tells(state):
+            self._begin_due_phase(control)
+
+    @guarded
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if not self._tells(state):
+            return
+        metrics = dict(logs or {})
+        metrics.pop("learning_rate", None)  # stands in the line of the step
+        if "grad_norm" in metrics:
+            metrics["gradient_norm"] = metrics.pop("grad_norm")
+        loop = loops.current()
+        if "loss" in metrics and loop is not None and not callbacks.torch_is_watched():
+            loop.recorder.add({"step": state.global_step, "epoch": state.epoch, "loss": metrics.pop("loss")})
+        callbacks.record_metrics(state.global_step, state.epoch, metrics)
+
+    @guarded
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._tells(state) and not self._phases:
+            self._phases.begin("validation")
+
+    @guarded
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._phases.end()
+        if self._tells(state) and control.should_save:
+            self._phases.begin("checkpoint")
+
+    @guarded
+    def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        self._phases.end()
+
+    @guarded
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._phases.end()
+
+    @guarded
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if self._tells(state):
+            self._phases.end_all()
+            callbacks.end_training()
+
+    def _begin_due_phase(self, control: Any) -> None:
+        """The trainer logs, evaluates and saves next, in this order; the callbacks hear only of the ends."""
+        if not self._phases and (control.should_evaluate or control.should_save):
+            self._phases.begin("validation" if control.should_evaluate else "checkpoint")
+
+
+def __getattr__(name: str) -> Any:
+    """Our callbacks, made when they are first asked for, because their base class needs transformers.
+
+    What every Trainer gets differs from what users give it: the Trainer warns of two callbacks of one class.
+    """
+    if name not in ("PulsetrainCallback", "InstalledCallback"):
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    base = import_module("transformers.trainer_callback").TrainerCallback
+    made = type(name, (Watching, base), {"__module__": __name__, "__doc__": "Records a Trainer's training."})
+    globals()[name] = made
+    return made
