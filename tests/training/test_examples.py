@@ -89,7 +89,14 @@ def test_accelerate_launch_is_seen_too(watched: Watched) -> None:
 def test_a_notebook_run_by_nbconvert_is_seen_too(watched: Watched, tmp_path: Path) -> None:
     # A kernel has arguments of its own, which the script must not take for its.
     source = "import sys; sys.argv = ['mlp.py']\n" + (EXAMPLES / "mlp.py").read_text()
-    cell = {"cell_type": "code", "id": "a", "metadata": {}, "source": source, "outputs": [], "execution_count": None}
+    cell: dict[str, Any] = {
+        "cell_type": "code",
+        "id": "a",
+        "metadata": {},
+        "source": source,
+        "outputs": [],
+        "execution_count": None,
+    }
     notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     path = tmp_path / "train.ipynb"
     path.write_text(json.dumps(notebook))

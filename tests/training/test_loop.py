@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsetrain.training import loop as loops
@@ -585,6 +585,7 @@ EVENTS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), EVENTS, st.sampled_from("ab")), max_size=60))
 def test_the_parts_of_a_step_add_up_whatever_happens(events: list[tuple[int, str, str]]) -> None:
     told = Told()

@@ -6,9 +6,7 @@ beside this one, which ends with it. Calls before `init` and after `finish` reco
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import time
 import warnings
@@ -30,7 +28,7 @@ class Run(NamedTuple):
 
 
 class _Watcher(NamedTuple):
-    process: subprocess.Popen[str]
+    process: Any
     run: Run
     pid: int
     """Ours: a forked child must not stop its parent's watcher."""
@@ -50,6 +48,9 @@ def init(
 ) -> Run | None:
     """Start watching this process and its machine. A second call changes nothing; None when it could not start."""
     global _watcher
+    import json  # here, because what is only logged needs none of these
+    import subprocess
+
     recorder = process.current()
     if recorder is not None and not recorder.closed:
         return _watcher.run if _watcher else _outer_run()
@@ -131,6 +132,8 @@ def finish() -> None:
         process.close()
     watcher, _watcher = _watcher, None
     if watcher is not None and watcher.pid == os.getpid():
+        import subprocess
+
         watcher.process.terminate()
         try:
             watcher.process.wait(STOP_SECONDS)

@@ -60,17 +60,28 @@ class _Training:
         self.loss: Any = None
         """What it made it of."""
         self.divided_by = 1.0
+        self._first: Any = None
+        """A weak reference to the optimizer whose update begins a step: when it dies, its id may become another's."""
+        self._first_key: Hashable = None
         self._updated: set[Hashable] = set()
-        self._first: Hashable = None
 
-    def begins_step(self, key: Hashable) -> bool:
+    def begins_step(self, optimizer: Any) -> bool:
         """Whether the update of this optimizer is the first of a step: since the last such came only others."""
-        if key == self._first or key in self._updated:
-            self._first = key
+        key = id(optimizer)
+        if key == self._first_key:
             self._updated.clear()
+            return True
+        if key in self._updated:
+            self._updated.clear()
+            self._first_key, self._first = key, weakref.ref(optimizer, self._forget)
             return True
         self._updated.add(key)
         return False
+
+    def _forget(self, first: Any) -> None:
+        if first is self._first:
+            self._first = self._first_key = None
+            self._updated.clear()
 
 
 def _untraced(torch: Any, function: Any) -> Any:
@@ -327,7 +338,7 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
                 if loop is not None:
                     key = id(optimizer)
                     outermost = key in training.running[:1]
-                    begins = outermost and training.begins_step(key)
+                    begins = outermost and training.begins_step(optimizer)
                     if outermost:
                         training.running.clear()
                         if norm.runs or (begins and norm.next <= clock()):

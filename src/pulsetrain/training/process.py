@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 import time
@@ -71,7 +70,7 @@ def about() -> dict[str, Any]:
     return {
         "world_size": world_size(),
         "local_rank": _first_number(os.environ, ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), 0),
-        "python": platform.python_version(),
+        "python": sys.version.split()[0],
         "command": " ".join(sys.argv)[:200] if hasattr(sys, "argv") else "",
     }
 

@@ -76,6 +76,14 @@ class Steps:
         if self._since is None:
             self._since = self._mark = now
 
+    def _cut(self, now: float) -> None:
+        """Count what is going on up to now."""
+        self._begin(now)
+        self._mark = now
+        if self._backward_depth:
+            self._part.backward += now - self._backward_since
+            self._backward_since = now
+
     # Batches
 
     def batch_requested(self, now: float) -> None:
@@ -92,6 +100,7 @@ class Steps:
             requested, self._requested = self._requested, None
         waited_since = now if requested is None else requested
         self._begin(waited_since)
+        waited_since = max(waited_since, self._mark)  # an event in between has its own part of the time
         if source is None or len(self._batches) >= MOST_BATCHES_AHEAD:
             self._batches.clear()
             self._new_batches = 0
@@ -236,8 +245,7 @@ class Steps:
 
     def update_skipped(self, now: float, key: Hashable) -> None:
         """An update that was due did not happen, because gradients were infinite: still a step."""
-        self._begin(now)
-        self._mark = now
+        self._cut(now)
         self._part.skipped = 1
         self._updated(now, {key} if key is not None else set(self._last_updates or {None}))
 
@@ -282,8 +290,7 @@ class Steps:
         self._explicit = True
 
     def step_done(self, now: float, number: int | None, fields: dict[str, Any]) -> None:
-        self._begin(now)
-        self._mark = now
+        self._cut(now)
         self._explicit = True
         part, self._part = self._part, _Part()
         self._forget_waits()
@@ -389,7 +396,7 @@ class Steps:
             fields["loss"] = part.mean_loss()
         if part.learning_rate is not None:
             fields["learning_rate"] = part.learning_rate
-        if part.gradient_norm is not None and (not part.normed or part.normed == self._last_updates):
+        if part.gradient_norm is not None and part.normed in (frozenset(), self._last_updates):
             fields["gradient_norm"] = part.gradient_norm
         if self._epoch is not None:
             fields["epoch"] = self._epoch

@@ -15,9 +15,10 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import pulsetrain
-from pulsetrain.training import loop
+from pulsetrain.training import hooks, loop
 
 told = {}
+hooks.NORM_SHARE = 0  # on a busy machine a norm may look expensive
 
 
 def part(name, **facts):
