@@ -24,7 +24,7 @@ FIELDS = [
 def nvidia_ml_py(*, fan: bool = True) -> Read:
     """A plain loop over the fields of our tick; the answers are thrown away.
 
-    To find out that an H100 has no fan it must ask, each time. Ours asks once, then makes the calls of `fan=False`.
+    To find out that an H100 has no fan, it must ask, each time. Ours asks once, and then makes the calls of `no fan`.
     """
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]

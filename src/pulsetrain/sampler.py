@@ -25,6 +25,8 @@ HUNG_AFTER_SECONDS = 5.0
 """A source that has not answered for so long (or three ticks, if that is longer) counts as down."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Waits between tries of a source that fails, so that a broken one costs next to nothing."""
+WAITED_PERIOD_SECONDS = 1.0
+"""Sources that are read more seldom than this are slow ones, for which no tick waits."""
 CLOCK_JUMP_SECONDS = 1.0
 LAST_TICK_SECONDS = 1.0
 """How long the end of a run may wait for a last reading."""
@@ -73,6 +75,11 @@ class _Reader:
         # A daemon, because a driver call that never returns must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name=f"read-{source.name}", daemon=True)
         self._thread.start()
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether a tick waits for it, as it does for all but slow ones."""
+        return (self.source.period or 0.0) <= WAITED_PERIOD_SECONDS
 
     @property
     def up(self) -> bool:
@@ -169,14 +176,14 @@ class Sampler:
                 self._still_busy(reader, tick)
             elif tick.elapsed >= reader.due - 0.01 * self.interval:
                 reader.ask(tick)
-                if reader.source.period is None:
+                if reader.waited_for:
                     waited_for.add(reader)
         arrived += self._collect(waited_for, 0.9 * self.interval)
         now: list[_Reading] = []
         late: list[_Reading] = []
         for reading in arrived:
             # A slow source's news joins the tick at which it arrives; a late one of this loop keeps its own time.
-            belongs = reading.tick is tick or reading.reader.source.period is not None
+            belongs = reading.tick is tick or not reading.reader.waited_for
             (now if belongs else late).append(reading)
         for reading in late:
             self._emit(self._snapshot(reading.tick, [reading], health=False))
@@ -243,7 +250,7 @@ class Sampler:
     def _still_busy(self, reader: _Reader, tick: _Tick) -> None:
         assert reader.asked is not None
         busy = tick.elapsed - reader.asked.elapsed
-        if reader.source.period is None:
+        if reader.waited_for and busy > 0.99 * (reader.source.period or 0.0):
             reader.missed_ticks += 1
         if not reader.hung and busy > max(HUNG_AFTER_SECONDS, 3 * (reader.source.period or self.interval)):
             reader.hung = True

@@ -41,6 +41,15 @@ def test_a_gpu_line_has_all_fields_of_the_older_tools_null_where_the_device_has_
     assert [line[name] for name in absent] == [None] * len(absent)
 
 
+def test_labels_that_change_show_in_the_next_line(tmp_path: Path) -> None:
+    writer = Writer(tmp_path, START)
+    for command in ("sh", "python train.py"):  # the same process, after exec
+        subject = Subject("process", "42", {"pid": 42, "command": command})
+        writer(Snapshot(START.timestamp(), 0.0, (Sample(subject, {"threads": 1}),)))
+    writer.close()
+    assert [line["command"] for line in lines(tmp_path, "process_metrics_*")] == ["sh", "python train.py"]
+
+
 def test_files_bear_the_time_the_run_started(tmp_path: Path) -> None:
     writer = Writer(tmp_path, START)
     writer(gpu_at(0))

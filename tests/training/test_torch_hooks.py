@@ -190,6 +190,7 @@ def test_types_names_and_signatures_stay(odd: Trained) -> None:
         ("closure", ["ArithmeticError", "in the closure", "closure"]),
         ("data", ["KeyError", "'row 0'", "__getitem__"]),
         ("backward", ["ValueError", "no gradient today", "backward"]),
+        ("vector", ["RuntimeError", "grad can be implicitly created only for ", "_make_grads"]),
         ("twice", ["RuntimeError", "Trying to backward through the graph a s", "_engine_run_backward"]),
         ("arguments", ["TypeError", "Tensor.backward() takes from 1 to 5 posi", "<lambda>"]),
         ("clip", ["TypeError", "clip_grad_norm_() missing 1 required pos", "_no_grad_wrapper"]),

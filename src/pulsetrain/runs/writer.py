@@ -16,7 +16,7 @@ import msgspec
 
 from pulsetrain.catalog import CORE_GPU_FIELDS
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.snapshot import Event, Sample, Snapshot
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +26,7 @@ SEGMENT_BYTES = 64 * 2**20
 """A file is closed and the next one begun at this size, so that a week-long run stays in pieces that can be sealed."""
 WAITING_LINES = 20_000
 """How many lines of one file may wait for a disk that does not take them, and samples for one that hangs."""
+MOST_KNOWN_LABELS = 1000
 
 _ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
 
@@ -118,6 +119,7 @@ class Writer:
         self._segment_bytes = segment_bytes
         self._segments: dict[str, Segments] = {}
         self._encoder = msgspec.json.Encoder()
+        self._known_labels: dict[Subject, tuple[object, bytes]] = {}
         self._lock = threading.Lock()
         self._arrived: deque[Snapshot] = deque()
         self._arrived_samples = 0
@@ -184,7 +186,16 @@ class Writer:
         values = sample.values
         if sample.subject.table == "gpu":
             values = _ABSENT | values
-        return self._members(sample.subject.labels) + self._members(values) + b"}\n"
+        return self._labels(sample.subject) + self._members(values) + b"}\n"
+
+    def _labels(self, subject: Subject) -> bytes:
+        """The front of a subject's lines, made once: its labels are the same object until they change."""
+        known = self._known_labels.get(subject)
+        if known is None or known[0] is not subject.labels:
+            if len(self._known_labels) >= MOST_KNOWN_LABELS:  # processes come and go
+                self._known_labels.clear()
+            known = self._known_labels[subject] = (subject.labels, self._members(subject.labels))
+        return known[1]
 
     def _event(self, event: Event) -> bytes:
         fields = {"kind": event.kind, "severity": event.severity, "message": event.message, **event.details}

@@ -17,7 +17,7 @@ class Source(Protocol):
 
     @property
     def period(self) -> float | None:
-        """Seconds between readings; None for every tick. Slow readings get a period, so that no tick waits for them."""
+        """Least seconds between readings; None for every tick. No tick waits for a source with more than a second."""
 
     def read(self) -> Iterable[Sample | Event]: ...
 

@@ -21,7 +21,7 @@ class Cgroup:
     """
 
     name = "cgroup"
-    period = None
+    period = 1.0
 
     def __init__(self, root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> None:
         try:

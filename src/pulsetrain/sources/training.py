@@ -23,7 +23,7 @@ class Training:
     """Follows the training files in one host's folder of a run."""
 
     name = "training"
-    period = None
+    period = 0.5
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -65,11 +65,11 @@ class _Training:
         self._first_key: Hashable = None
         self._updated: set[Hashable] = set()
 
-    def begins_step(self, optimizer: Any) -> bool:
+    def begins_step(self, key: Hashable, optimizer: Any) -> bool:
         """Whether the update of this optimizer is the first of a step: since the last such came only others."""
-        key = id(optimizer)
         if key == self._first_key:
-            self._updated.clear()
+            if self._updated:
+                self._updated.clear()
             return True
         if key in self._updated:
             self._updated.clear()
@@ -121,14 +121,17 @@ def _watch_data(torch: Any, training: _Training) -> None:
                 now = clock()
                 loop = loops._loop or loops.current()
                 if loop is not None:
-                    first: Any = batch[0] if type(batch) is list else None
-                    if type(first) is tensor and first.shape:
-                        samples, tokens = first.shape[0], None
-                    else:
+                    samples, tokens = None, None
+                    if type(batch) is list and type(batch[0]) is tensor:
+                        shape = batch[0].shape  # most batches are like this
+                        samples = shape[0] if shape else None
+                    if samples is None:
                         samples, tokens = amounts(batch, getattr(self._index_sampler, "batch_size", None))
-                    training.samples += samples or 0
-                    training.tokens = tokens
-                    training.running.clear()  # whatever is left there raised
+                    if samples is not None:
+                        training.samples += samples
+                        training.tokens = tokens
+                    if training.running:
+                        training.running.clear()  # those that are left raised
                     loop.note(("batch_ready", now, samples, tokens, id(self), requested))
             except Exception as error:
                 guard.failed(error)
@@ -155,11 +158,13 @@ def _watch_backward(torch: Any, training: _Training) -> None:
                     loss: Any = args[0] if args and training.backward_depth == 1 else None
                     if loss is not None:
                         training.passes += 1
-                        # A mode sees each operation, and may not want one more.
-                        if type(loss) is not tensor or loss.numel() != 1 or modes():
-                            loss = None
-                        elif loss.is_cpu and training.scaled is None and training.passes == 1:
-                            loss = loss.item()
+                        if type(loss) is not tensor or (len(args) > 1 and args[1] is not None) or modes():
+                            loss = None  # not a loss; or a mode sees each operation, and may not want one more
+                        elif loss.is_cpu and training.passes == 1 and training.scaled is None:
+                            try:
+                                loss = loss.item()
+                            except RuntimeError:  # it is not one number, of which the backward pass will complain
+                                loss = None
                         else:
                             loss, divided_by = _read_loss(loop, training, loss)
                         if memory is not None:
@@ -336,15 +341,21 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
             try:
                 loop = loops._loop or loops.current()
                 if loop is not None:
-                    key = id(optimizer)
-                    outermost = key in training.running[:1]
-                    begins = outermost and training.begins_step(optimizer)
+                    key, running, begins = id(optimizer), training.running, False
+                    outermost = len(running) > 0 and running[0] == key
                     if outermost:
-                        training.running.clear()
+                        running.clear()
+                        begins = training.begins_step(key, optimizer)
                         if norm.runs or (begins and norm.next <= clock()):
                             measure(loop, optimizer, begins)
                     training.passes, training.clipped = 0, False
-                    loop.note(("optimizer_end", clock(), key, _learning_rate(loop, optimizer)))
+                    try:
+                        rate = optimizer.param_groups[0]["lr"]
+                        if type(rate) is not float:
+                            rate = loop.readable("learning_rate", rate)
+                    except (AttributeError, LookupError, TypeError):  # an optimizer of the user's own making
+                        rate = None
+                    loop.note(("optimizer_end", clock(), key, rate))
                     if outermost and not flops.done:
                         count(loop, optimizer, begins, training.samples, training.tokens)
             except Exception as error:
@@ -353,14 +364,6 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
     module = import_module("torch.optim.optimizer")  # torch.optim hides it
     module.register_optimizer_step_pre_hook(_untraced(torch, before_step))
     module.register_optimizer_step_post_hook(_untraced(torch, after_step))
-
-
-def _learning_rate(loop: loops.Loop, optimizer: Any) -> Any:
-    try:
-        rate = optimizer.param_groups[0]["lr"]
-    except (AttributeError, LookupError, TypeError):  # an optimizer of the user's own making
-        return None
-    return rate if type(rate) is float else loop.readable("learning_rate", rate)
 
 
 class _GradientNorm:

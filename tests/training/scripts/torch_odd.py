@@ -228,6 +228,7 @@ def errors():
     facts["backward"] = raised(lambda: Refuses.apply(net(torch.ones(4, 8)).mean()).backward())
     loss = net(torch.ones(4, 8)).square().mean()
     loss.backward()
+    facts["vector"] = raised(net(torch.ones(4, 8)).backward)
     facts["twice"] = raised(loss.backward)
     facts["arguments"] = raised(lambda: loss.backward(1, 2, 3, 4, 5, 6))
     facts["clip"] = raised(lambda: nn.utils.clip_grad_norm_(net.parameters()))

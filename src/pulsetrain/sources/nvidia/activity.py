@@ -25,6 +25,7 @@ class Activity(NvmlSource):
     """Means since the last reading, of each board, or of each MIG instance where the board is split."""
 
     name = "nvidia_activity"
+    period = 1.0
 
     @staticmethod
     def supported(library: Library) -> bool:
