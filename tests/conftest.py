@@ -3,16 +3,31 @@
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from pulsetrain import catalog
 from pulsetrain.snapshot import Event, Sample
 from pulsetrain.sources import Source
 
 HERE = Path(__file__).parent
+
+
+# A deadline for each example would fail on a busy machine, not on a fault.
+settings.register_profile("pulsetrain", deadline=None)
+settings.load_profile("pulsetrain")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals() -> None:
+    """As in a terminal: a shell that starts us in the background ignores these, and what we start would inherit it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
