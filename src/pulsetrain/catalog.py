@@ -178,7 +178,7 @@ METRICS: tuple[Metric, ...] = (
     # The training loop, as the recorder inside the training process reports it
     _training("step", "steps", "Steps done: updates of the weights.", "counter", name="training_steps_total"),
     _training("epoch", "epochs", "Passes over the training data."),
-    _training("loss", "", "Training loss of the last micro batch of the step."),
+    _training("loss", "", "Training loss: the mean over the backward passes of the step."),
     _training("learning_rate", "", "Learning rate of the first parameter group.", name="learning_rate"),
     _training(
         "gradient_norm", "", "Norm of all gradients, where the program or a sample told it.", name="gradient_norm"
@@ -217,6 +217,7 @@ METRICS: tuple[Metric, ...] = (
     _training("total_steps", "steps", "Steps that are planned."),
     _training("flops", "operations", "Floating point operations of the step, estimated.", "amount"),
     _training("mfu_ratio", "ratio", "Model FLOPs utilisation: of the device's peak, estimated."),
+    _training("phase_seconds", "seconds", "Length of a phase, told at its end.", "amount"),
     _training("phase", "", "What the program says it does, when not training.", "text"),
     _training("training", "", "The name the program gave to this training.", "text"),
 )

@@ -21,10 +21,10 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def start(home: Path, script: str, *before: str) -> subprocess.Popen[str]:
+def start(home: Path, script: str, *before: str, python: str = sys.executable) -> subprocess.Popen[str]:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PULSETRAIN_")}
     return subprocess.Popen(
-        [*before, sys.executable, "-W", "always", "-c", textwrap.dedent(script)],
+        [*before, python, "-W", "always", "-c", textwrap.dedent(script)],
         env={**kept, "PULSETRAIN_HOME": str(home), "PULSETRAIN_SIMULATE": "1xL4"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -202,6 +202,22 @@ def test_phases_become_events_with_their_length(home: Path) -> None:
     ]
     assert 0.2 <= next(event["seconds"] for event in events if event["kind"] == "phase_end") < 5
     assert [event["training"] for event in events if event["kind"] == "set_training"] == ["colab_ResNet_50"]
+
+
+def test_finish_keeps_the_steps_that_hooks_have_only_noted(home: Path, user_python: str) -> None:
+    script = """
+    import torch
+    import pulsetrain
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(5):
+        model(torch.ones(2, 4)).mean().backward()
+        optimizer.step()
+    pulsetrain.finish()
+    """
+    process = start(home, script, sys.executable, "-m", "pulsetrain", "run", "-q", "--", python=user_python)
+    finished(process)
+    assert [line["step"] for line in training(home)] == [1, 2, 3, 4, 5]
 
 
 def test_a_forked_worker_may_log_too(home: Path) -> None:

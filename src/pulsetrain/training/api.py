@@ -127,8 +127,10 @@ def set_training(name: str) -> None:
 def finish() -> None:
     """Write everything and stop the watching process that `init` started. The end of the program does the same."""
     global _watcher
-    recorder = process.current()
-    if recorder is not None:
+    if process.current() is not None:
+        from pulsetrain.training import loop
+
+        loop.finish()
         process.close()
     watcher, _watcher = _watcher, None
     if watcher is not None and watcher.pid == os.getpid():

@@ -59,6 +59,7 @@ def begin_training(step: int, total_steps: int | None) -> None:
         loop.finish()
         loop.at_step(step)
         loop.set_total_steps(total_steps)
+        loop.steps_are_told()
         loop.batch_requested()
 
 

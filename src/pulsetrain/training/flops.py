@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from pulsetrain.training.loop import Loop
+from pulsetrain.training.loop import Loop, captured
 
 PEAK = "PULSETRAIN_PEAK_TFLOPS"
 WARM_UP_STEPS = 3
@@ -87,20 +87,13 @@ class FlopCount:
         elif tokens is not None and "peft" not in sys.modules:
             # Each parameter takes part in two operations per token forward, and in four backward.
             loop.expect_flops(peak, per_token=6.0 * sum(self._parameters.values()))
-        elif self._compiled():
+        elif _compiled() or captured(parameters[0]):
             self._tell(loop, "the model is compiled")
         else:
             self.done = False
             self._samples_before = samples
             self._mode = _counting_mode()
             self._mode.__enter__()
-
-    def _compiled(self) -> bool:
-        dynamo = sys.modules.get("torch._dynamo.utils")
-        cuda = self._torch.cuda
-        return bool(dynamo and dynamo.counters["frames"]) or (
-            cuda.is_initialized() and cuda.is_current_stream_capturing()
-        )
 
     def _finish(self, loop: Loop, peak: float, samples: int) -> None:
         mode = self._mode
@@ -121,6 +114,11 @@ class FlopCount:
     @staticmethod
     def _tell(loop: Loop, reason: str) -> None:
         loop.recorder.note_once("not_seen", "FLOPs are not counted: %s." % reason)
+
+
+def _compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
 
 
 def _counting_mode() -> Any:

@@ -7,7 +7,6 @@ steps aside while torch.compile traces through it.
 from __future__ import annotations
 
 import functools
-import sys
 import time
 import weakref
 from collections.abc import Hashable
@@ -17,14 +16,10 @@ from typing import Any, Callable
 from pulsetrain.training import loop as loops
 from pulsetrain.training.batches import amounts
 from pulsetrain.training.flops import FlopCount
+from pulsetrain.training.gradient_norm import GradientNorm
 from pulsetrain.training.guard import Guard, guarded
 
 MEMORY_SECONDS = 1.0
-NORM_SECONDS = 1.0
-NORM_SHARE = 300
-"""The norm of all gradients, where the program does not compute it, takes at most 1/300 of the time."""
-BYTES_PER_SECOND = 5e11
-"""What a device reads at least, to guess what a norm costs it: on a device only the launch can be timed."""
 
 
 def patch_torch(torch: Any) -> None:
@@ -41,14 +36,16 @@ class _Training:
     """What the patches tell each other."""
 
     def __init__(self, torch: Any) -> None:
-        self.compiling: Callable[[], bool] = torch.compiler.is_compiling
+        self.compiling: Callable[[], bool] = getattr(torch.compiler, "is_compiling", lambda: False)
         """Whether torch.compile is tracing; it knows the answer without looking into the function."""
         self.backward_depth = 0
         self.passes = 0
         """Backward passes since the last update."""
         self.updates = 0
-        self.running: list[Hashable] = []
-        """Optimizers inside their update; those after the first are run by the first."""
+        self.running: Hashable = None
+        """The optimizer inside its update, which may run others."""
+        self.counts = True
+        """Whether samples and tokens are still asked for."""
         self.samples = 0
         """Of all batches so far."""
         self.tokens: int | None = None
@@ -60,28 +57,30 @@ class _Training:
         self.loss: Any = None
         """What it made it of."""
         self.divided_by = 1.0
+        self.only: Hashable = None
+        """The optimizer that updated last, when it did so without others in between."""
         self._first: Any = None
         """A weak reference to the optimizer whose update begins a step: when it dies, its id may become another's."""
         self._first_key: Hashable = None
-        self._updated: set[Hashable] = set()
+        self._others: set[Hashable] = set()
+        """Those that updated since."""
 
     def begins_step(self, key: Hashable, optimizer: Any) -> bool:
         """Whether the update of this optimizer is the first of a step: since the last such came only others."""
-        if key == self._first_key:
-            if self._updated:
-                self._updated.clear()
+        if key == self._first_key or key in self._others:
+            self.only = None if self._others else key
+            self._others.clear()
+            if key != self._first_key:
+                self._first_key, self._first = key, weakref.ref(optimizer, self._forget)
             return True
-        if key in self._updated:
-            self._updated.clear()
-            self._first_key, self._first = key, weakref.ref(optimizer, self._forget)
-            return True
-        self._updated.add(key)
+        self.only = None
+        self._others.add(key)
         return False
 
     def _forget(self, first: Any) -> None:
         if first is self._first:
-            self._first = self._first_key = None
-            self._updated.clear()
+            self._first = self._first_key = self.only = None
+            self._others.clear()
 
 
 def _untraced(torch: Any, function: Any) -> Any:
@@ -127,11 +126,10 @@ def _watch_data(torch: Any, training: _Training) -> None:
                         samples = shape[0] if shape else None
                     if samples is None:
                         samples, tokens = amounts(batch, getattr(self._index_sampler, "batch_size", None))
-                    if samples is not None:
+                    training.running = None  # one that is left there raised
+                    if training.counts and samples is not None:
                         training.samples += samples
                         training.tokens = tokens
-                    if training.running:
-                        training.running.clear()  # those that are left raised
                     loop.note(("batch_ready", now, samples, tokens, id(self), requested))
             except Exception as error:
                 guard.failed(error)
@@ -196,8 +194,6 @@ def _read_loss(loop: loops.Loop, training: _Training, loss: Any) -> tuple[Any, f
             return None, 1.0
     elif training.passes > 1:
         divided_by = _divisor(loss)
-    if loss.is_cuda and sys.modules["torch"].cuda.is_current_stream_capturing():
-        return None, 1.0
     return loop.readable("loss", loss), divided_by
 
 
@@ -228,13 +224,13 @@ class _Memory:
         if now < self._next:
             return
         self._next = now + MEMORY_SECONDS
-        if self._cuda.is_initialized() and not self._cuda.is_current_stream_capturing():
+        if self._cuda.is_initialized():
             allocated, reserved = self._cuda.memory_allocated() / 2**20, self._cuda.memory_reserved() / 2**20
             loop.note(("report", now, {"memory_allocated_mb": allocated, "memory_reserved_mb": reserved}))
 
 
 def _watch_scalers(torch: Any, training: _Training) -> None:
-    scaler = torch.amp.GradScaler
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)  # before PyTorch 2.3 there was no other
     original_init, original_step = scaler.__init__, scaler.step
     compiling = training.compiling
 
@@ -316,7 +312,7 @@ def _watch_clipping(torch: Any, training: _Training) -> None:
 
 def _watch_optimizers(torch: Any, training: _Training) -> None:
     clock = time.perf_counter
-    norm = _GradientNorm(torch, training)
+    norm = GradientNorm(torch)
     flops = FlopCount(torch)
     measure = guarded(norm.measure)
     count = guarded(flops.after_update)
@@ -328,10 +324,9 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
             try:
                 loop = loops._loop or loops.current()
                 if loop is not None:
-                    key, running = id(optimizer), training.running
-                    if key in running:
-                        running.clear()
-                    running.append(key)
+                    key = id(optimizer)
+                    if training.running is None:
+                        training.running = key
                     loop.note(("optimizer_begin", clock(), key))
             except Exception as error:
                 guard.failed(error)
@@ -341,13 +336,16 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
             try:
                 loop = loops._loop or loops.current()
                 if loop is not None:
-                    key, running, begins = id(optimizer), training.running, False
-                    outermost = len(running) > 0 and running[0] == key
-                    if outermost:
-                        running.clear()
-                        begins = training.begins_step(key, optimizer)
-                        if norm.runs or (begins and norm.next <= clock()):
-                            measure(loop, optimizer, begins)
+                    key, now = id(optimizer), clock()
+                    if training.running == key:
+                        training.running = None
+                        begins = key == training.only or training.begins_step(key, optimizer)
+                        if norm.runs or (begins and norm.next <= now):
+                            measure(loop, optimizer, begins, training.clipped)
+                            now = clock()
+                        if training.counts:
+                            count(loop, optimizer, begins, training.samples, training.tokens)
+                            training.counts = not flops.done
                     training.passes, training.clipped = 0, False
                     try:
                         rate = optimizer.param_groups[0]["lr"]
@@ -355,72 +353,10 @@ def _watch_optimizers(torch: Any, training: _Training) -> None:
                             rate = loop.readable("learning_rate", rate)
                     except (AttributeError, LookupError, TypeError):  # an optimizer of the user's own making
                         rate = None
-                    loop.note(("optimizer_end", clock(), key, rate))
-                    if outermost and not flops.done:
-                        count(loop, optimizer, begins, training.samples, training.tokens)
+                    loop.note(("optimizer_end", now, key, rate))
             except Exception as error:
                 guard.failed(error)
 
     module = import_module("torch.optim.optimizer")  # torch.optim hides it
     module.register_optimizer_step_pre_hook(_untraced(torch, before_step))
     module.register_optimizer_step_post_hook(_untraced(torch, after_step))
-
-
-class _GradientNorm:
-    """The norm of all gradients, now and then, for programs that do not compute it themselves."""
-
-    def __init__(self, torch: Any, training: _Training) -> None:
-        self._torch = torch
-        self._training = training
-        self.next = 0.0
-        """When the next may be computed."""
-        self.runs = False
-        """Whether it is being computed, from one optimizer of the step after the other."""
-        self._seconds = 0.0
-
-    def measure(self, loop: loops.Loop, optimizer: Any, begins: bool) -> None:
-        now = time.perf_counter()
-        if begins:
-            self._begin_or_end(now)
-        if not self.runs:
-            return
-        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        reason = self._hindrance(optimizer, gradients)
-        if reason:
-            self.runs, self.next = False, now + NORM_SECONDS
-            loop.recorder.note_once("not_seen", "The gradient norm is not recorded: %s." % reason)
-        elif gradients:
-            value = loop.readable("gradient_norm", self._total(gradients))
-            loop.note(("add_gradient_norm", now, value, id(optimizer)))
-            self._seconds += time.perf_counter() - now
-            if not gradients[0].is_cpu:
-                self._seconds += sum(g.numel() * g.element_size() for g in gradients) / BYTES_PER_SECOND
-
-    def _begin_or_end(self, now: float) -> None:
-        if self.runs or self._training.clipped:
-            self.runs = False
-            self.next = now + max(NORM_SECONDS, NORM_SHARE * self._seconds)
-        elif self.next <= now:
-            self.runs, self._seconds = True, 0.0
-
-    def _hindrance(self, optimizer: Any, gradients: list[Any]) -> str:
-        """Why the norm cannot be computed here, or would be that of a part only."""
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        plain, strided = self._torch.Tensor, self._torch.strided
-        reasons = {
-            "DeepSpeed splits gradients over the ranks": "deepspeed" in sys.modules,
-            "FSDP splits gradients over the ranks": any(hasattr(p, "_fsdp_flattened") for p in parameters),
-            "the optimizer takes scaled gradients": getattr(optimizer, "grad_scale", None) is not None,
-            "gradients are not plain tensors": any(type(g) is not plain for g in gradients),
-            "gradients are sparse": any(g.layout is not strided for g in gradients),
-            "gradients are on several devices": any(g.device != gradients[0].device for g in gradients),
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "")
-
-    def _total(self, gradients: list[Any]) -> Any:
-        torch = self._torch
-        with torch.no_grad():
-            if hasattr(torch.nn.utils, "get_total_norm"):
-                return torch.nn.utils.get_total_norm(gradients)
-            norms = [torch.linalg.vector_norm(gradient) for gradient in gradients]
-            return torch.linalg.vector_norm(torch.stack(norms))

@@ -20,7 +20,7 @@ from pulsetrain.training.steps import Computed, Steps
 DEVICE_READ_SECONDS = 0.1
 """Values that sit on a device are fetched from it this often, and not at every step."""
 CATCH_UP_SECONDS = 0.25
-MOST_EVENTS = 200_000
+MOST_EVENTS = 50_000
 
 
 class Loop:
@@ -103,7 +103,7 @@ class Loop:
 
     def report(self, **fields: Any) -> None:
         """Further fields for the line of this step."""
-        numbers = {name: value if _plain(value) else recorders._number(value) for name, value in fields.items()}
+        numbers = {name: value if _plain(value) else recorders.number(value) for name, value in fields.items()}
         self._tell(self.steps.report, numbers)
 
     def optimizer_begin(self, key: Hashable) -> None:
@@ -163,10 +163,16 @@ class Loop:
         if _plain(value):
             return value
         now = self._clock()
-        if now - self._read_at.get(what, float("-inf")) < DEVICE_READ_SECONDS:
+        if now - self._read_at.get(what, float("-inf")) < DEVICE_READ_SECONDS or captured(value):
             return None
         self._read_at[what] = now
-        return recorders._number(value)
+        return recorders.number(value)
+
+
+def captured(value: Any) -> bool:
+    """Whether what is done with it now becomes part of a CUDA graph."""
+    on_cuda = getattr(value, "is_cuda", False)
+    return bool(on_cuda) and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
 
 
 def _plain(value: Any) -> bool:
@@ -227,6 +233,8 @@ def _keep_up(loop: Loop) -> None:
     while loop is _loop:
         time.sleep(CATCH_UP_SECONDS)
         catch_up()
+        if loop.recorder.closed:
+            finish()
 
 
 def _after_fork() -> None:

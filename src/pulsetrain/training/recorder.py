@@ -139,8 +139,8 @@ class Recorder:
                 settled[name] = value
                 continue
             try:
-                settled[name] = number = _number(value)
-                self._awaits |= isinstance(number, Pending)
+                settled[name] = settled_value = number(value)
+                self._awaits |= isinstance(settled_value, Pending)
             except Exception as error:  # the value's own code runs here, and nothing of it may reach the training loop
                 self._complain(name, value, error)
         return settled
@@ -239,7 +239,7 @@ def _dropped_note(count: int) -> dict[str, Any]:
 _TEXT_FIELDS = frozenset({"phase", "training"})
 
 
-def _number(value: Any) -> Any:
+def number(value: Any) -> Any:
     """A plain number, or a Pending, from what frameworks call a scalar. Raises for everything else."""
     if isinstance(value, Pending):
         return value
@@ -251,16 +251,16 @@ def _number(value: Any) -> Any:
         return _Immutable(value)  # asking now would wait for the device
     if kind is str or isinstance(value, (str, bytes)):
         raise TypeError("text")
-    number = value.item() if hasattr(value, "item") else value
-    return int(number) if isinstance(number, (bool, int)) else float(number)
+    plain = value.item() if hasattr(value, "item") else value
+    return int(plain) if isinstance(plain, (bool, int)) else float(plain)
 
 
 def _torch_number(value: Any) -> Any:
     if value.numel() != 1:
         raise TypeError("%d values" % value.numel())
     if value.device.type == "cpu":
-        number = value.item()
-        return int(number) if isinstance(number, bool) else number
+        plain = value.item()
+        return int(plain) if isinstance(plain, bool) else plain
     return _OnGpu(value.detach())
 
 

@@ -130,6 +130,13 @@ class Steps:
     def _use_batches(self, part: _Part) -> None:
         """Count what the backward pass that begins was computed from."""
         batches = self._batches
+        if len(batches) == 1 == self._new_batches:  # as it mostly is
+            source, seconds, samples, tokens = batches.pop()
+            self._sources = (source,)
+            self._new_batches = 0
+            part.data_wait += seconds
+            self._use_batch(part, samples, tokens)
+            return
         if self._new_batches:
             # Several batches in a row from an iterator that is not the last one asked were a validation. One was not:
             # trainings on two data sets take one from each.
@@ -144,11 +151,14 @@ class Steps:
                 part.data_wait += seconds
                 if source in unused:
                     unused.remove(source)
-                    self._saw_batches = True
-                    self._last_batch = samples, tokens
-                    part.add_batch(samples, tokens)
+                    self._use_batch(part, samples, tokens)
                 else:
                     self._batches.append((source, 0.0, samples, tokens))
+
+    def _use_batch(self, part: _Part, samples: int | None, tokens: int | None) -> None:
+        self._saw_batches = True
+        self._last_batch = samples, tokens
+        part.add_batch(samples, tokens)
 
     def _use_more_batches(self, part: _Part) -> None:
         """A loader that gets further and further ahead does not: its batches are put together before they are used."""

@@ -15,10 +15,10 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import pulsetrain
-from pulsetrain.training import hooks, loop
+from pulsetrain.training import gradient_norm, loop
 
 told = {}
-hooks.NORM_SHARE = 0  # on a busy machine a norm may look expensive
+gradient_norm.SHARE = 0  # on a busy machine a norm may look expensive
 
 
 def part(name, **facts):

@@ -9,10 +9,10 @@ from torch.nn.utils import clip_grad_norm_ as clip
 from torch.utils.data import DataLoader, TensorDataset
 
 import pulsetrain
-from pulsetrain.training import hooks, loop
+from pulsetrain.training import gradient_norm, loop
 
 told = {}
-hooks.NORM_SHARE = 0  # on a busy machine a norm may look expensive
+gradient_norm.SHARE = 0  # on a busy machine a norm may look expensive
 torch.manual_seed(1)
 
 
