@@ -50,6 +50,18 @@ def test_labels_that_change_show_in_the_next_line(tmp_path: Path) -> None:
     assert [line["command"] for line in lines(tmp_path, "process_metrics_*")] == ["sh", "python train.py"]
 
 
+def test_a_reading_that_is_no_json_is_counted_as_lost_and_the_next_is_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = Writer(tmp_path, START)
+    writer(gpu_at(0, temperature_celsius=object()))  # type: ignore[arg-type]
+    writer(gpu_at(1))
+    writer.close()
+    assert [line["elapsed_seconds"] for line in lines(tmp_path)] == [1.0]
+    assert writer.lost_samples == 1
+    assert "cannot be written" in caplog.text
+
+
 def test_files_bear_the_time_the_run_started(tmp_path: Path) -> None:
     writer = Writer(tmp_path, START)
     writer(gpu_at(0))

@@ -164,7 +164,11 @@ class Writer:
         with self._lock:
             arrived, self._arrived, self._arrived_samples = self._arrived, deque(), 0
         for snapshot in arrived:
-            self._make_lines(snapshot)
+            try:
+                self._make_lines(snapshot)
+            except (TypeError, msgspec.MsgspecError) as error:  # a source gave what is no JSON
+                self._lost_samples += _size(snapshot)
+                log.warning("pulsetrain has a fault: a reading cannot be written: %s", error)
 
     def _make_lines(self, snapshot: Snapshot) -> None:
         time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
