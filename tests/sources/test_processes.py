@@ -80,7 +80,7 @@ def test_a_host_pid_that_equals_a_local_one_by_chance_is_not_taken_for_it(
     files = container_proc / str(child.pid) / "fd"
     files.mkdir(parents=True)
     (files / "0").symlink_to("/dev/pts/0")
-    (files / "1").symlink_to("/work/nvidia/log.txt")
+    (files / "1").symlink_to("/data/nvidia/log.txt")
     assert Directory(container_proc).describe(child.pid) == OUTSIDE
 
 
