@@ -271,22 +271,12 @@ def test_when_pulsetrain_is_killed_the_command_goes_on_and_the_run_is_said_to_ha
 
 
 def test_logs_can_be_json_with_the_run_as_correlation_id(pulsetrain: Pulsetrain, home: Path) -> None:
-    done = pulsetrain(
-        "run",
-        "-q",
-        "--log-format",
-        "json",
-        "--log-level",
-        "info",
-        "--simulate",
-        "1xL4",
-        "--",
-        "true",
-        PULSETRAIN_GPUS="all",
-    )
-    assert done.returncode == 0
-    for line in done.stderr.splitlines():
-        assert json.loads(line)["run"] == only_run(home).name
+    options = ("-q", "--log-format", "json", "--log-level", "info", "--simulate", "1xL4")
+    code = "import pulsetrain; pulsetrain.set_training('second')"
+    done = pulsetrain("run", *options, "--", sys.executable, "-c", code)
+    (line,) = map(json.loads, done.stderr.splitlines())
+    assert (line["message"], line["event"], line["level"]) == ("now training second", "set_training", "info")
+    assert line["run"] == only_run(home).name
 
 
 def test_the_run_id_is_in_the_commands_environment(pulsetrain: Pulsetrain, home: Path) -> None:
