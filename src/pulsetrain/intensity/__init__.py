@@ -1,0 +1,1 @@
+"""Carbon intensity of electricity: where figures come from, one file each; this is the registry."""
