@@ -1,0 +1,136 @@
+"""The carbon intensities of a run, in its folder: looked up while it goes on, and again when a report asks for it."""
+
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from pulsetrain.intensity.cache import FRESH, Cache, keeps, write_json
+from pulsetrain.intensity.slots import About, IntensityError, Provider, Slot, gaps, merged
+
+CARBON_JSON = "carbon.json"
+REFRESH_SECONDS = 1800.0
+RETRY_SECONDS = 300.0
+"""After a failure."""
+NEAR = timedelta(hours=24)
+"""How far from a run a value may lie that stands in when there is no other."""
+AHEAD = timedelta(hours=48)
+
+log = logging.getLogger(__name__)
+
+
+class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What `carbon.json` holds: all that is needed to count a run, wherever its folder is taken."""
+
+    provider: About
+    slots: list[Slot] = []
+    """Of the run's time and, where it is foreseen, of the two days after; in order of time."""
+    problem: str = ""
+    """Why the last question had no answer."""
+
+
+def look_up(
+    provider: Provider, start: datetime, end: datetime, *, before: Record | None = None, cache: Cache | None = None
+) -> Record:
+    """The intensities of a run: what is known already, and from the provider what is missing or may have changed.
+
+    It takes as long as the provider does. A failure is no exception but a `problem`, and what is known stays.
+    """
+    about = provider.about
+    if not provider.has_slots:
+        return Record(provider=about)
+    cache = cache or Cache()
+    now = datetime.now(UTC)
+    known = merged(cache.load(about.spec), before.slots if before and before.provider.spec == about.spec else [])
+    problem = ""
+    try:
+        new = _ask(provider, known, start, end, now)
+    except IntensityError as error:
+        new, problem = [], " ".join(filter(None, (error.message, error.hint)))
+    if new:
+        cache.store(about.spec, new)
+    margin = NEAR if problem else timedelta(0)
+    wanted = (start - margin, max(end + margin, now + AHEAD))
+    kept = [slot for slot in merged(known, new) if slot.end > wanted[0] and slot.start < wanted[1]]
+    return Record(provider=about, slots=kept, problem=problem)
+
+
+def _ask(provider: Provider, known: list[Slot], start: datetime, end: datetime, now: datetime) -> list[Slot]:
+    """One question for all between the first and the last moment without a lasting value, and one for the forecast."""
+    missing = list(gaps((slot for slot in known if keeps(slot, now)), start, min(end, now)))
+    new = provider.slots(missing[0][0], missing[-1][1]) if missing else []
+    foreseen = any(slot.start > now and now - slot.fetched < FRESH for slot in known)
+    if provider.has_forecast and not foreseen:
+        try:
+            new = merged(provider.forecast(), new)
+        except IntensityError as error:  # not every account may see it, and the run can be counted without
+            log.debug("no forecast of carbon intensity: %s", error)
+    return new
+
+
+def load_record(folder: Path) -> Record | None:
+    """What a run folder has; None if it has none, or one that cannot be read."""
+    file = folder / CARBON_JSON
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Record)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        log.warning("%s cannot be read, and is not used: %s", file, error)
+        return None
+
+
+def refresh_record(
+    folder: Path, provider: Provider, start: datetime, end: datetime, *, cache: Cache | None = None
+) -> Record:
+    """Ask again for a recorded run, and keep the answer with it: what was a forecast has become actual."""
+    record = look_up(provider, start, end, before=load_record(folder), cache=cache)
+    _save(folder, record)
+    return record
+
+
+def _save(folder: Path, record: Record) -> None:
+    """A folder that is gone or may not be written is no reason to end a run or a report."""
+    try:
+        write_json(folder / CARBON_JSON, record)
+    except OSError as error:
+        log.warning("the carbon intensities could not be written to %s: %s", folder, error.strerror)
+
+
+class Recorder:
+    """Keeps the record of a run that goes on. A thread asks the provider, so that a slow answer delays nothing."""
+
+    def __init__(self, folder: Path, provider: Provider, start: datetime, *, cache: Cache | None = None) -> None:
+        self._folder, self._provider, self._start_time, self._cache = folder, provider, start, cache
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="carbon", daemon=True)
+        self.record = Record(provider=provider.about)
+        """The latest one."""
+
+    def start(self) -> None:
+        _save(self._folder, self.record)
+        if self._provider.has_slots:
+            self._thread.start()
+
+    def stop(self, seconds: float = 1.0) -> None:
+        """Wait for an answer that is on its way, but not for long."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while True:
+            self._update()
+            if self._stopped.wait(RETRY_SECONDS if self.record.problem else REFRESH_SECONDS):
+                return
+
+    def _update(self) -> None:
+        before = self.record
+        self.record = look_up(self._provider, self._start_time, datetime.now(UTC), before=before, cache=self._cache)
+        if self.record.problem and not before.problem:
+            log.warning("carbon intensity: %s", self.record.problem)
+        elif before.problem and not self.record.problem:
+            log.info("carbon intensity: %s answers again", self._provider.about.source)
+        _save(self._folder, self.record)

@@ -1,0 +1,242 @@
+"""The intensities of a run: what is asked, what is kept with the run, and what happens when nobody answers."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.intensity.servers import HALF_HOUR, Question, Reply, Server, uk_answer
+
+from pulsetrain import intensity
+from pulsetrain.intensity import Record, Recorder, load_record, look_up, record_of, refresh_record, uk
+from pulsetrain.intensity.cache import Cache
+from pulsetrain.intensity.slots import Provider, Quality, Slot, gaps
+
+HOUR = timedelta(hours=1)
+
+
+def national(server: Server) -> Provider:
+    found = uk.find("uk", server.url)
+    assert found
+    return found
+
+
+def down(question: Question) -> Reply:
+    return Reply({"error": "down"}, 404)
+
+
+def known(start: datetime, quality: Quality, fetched: datetime, count: int = 1) -> list[Slot]:
+    return [
+        Slot(
+            start=start + n * HALF_HOUR,
+            end=start + (n + 1) * HALF_HOUR,
+            grams_per_kwh=77,
+            quality=quality,
+            fetched=fetched,
+        )
+        for n in range(count)
+    ]
+
+
+def half_hour(time: datetime) -> datetime:
+    return time.replace(minute=time.minute // 30 * 30, second=0, microsecond=0)
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_a_run_gets_its_own_time_and_the_two_days_ahead(server: Server) -> None:
+    server.answer = uk_answer
+    now = datetime.now(UTC)
+    record = look_up(national(server), now - 3 * HOUR, now)
+    assert list(gaps(record.slots, now - 3 * HOUR, now + 47 * HOUR)) == []
+    assert record.slots[0].end > now - 3 * HOUR
+    assert record.problem == ""
+    assert len(server.asked) == 2
+
+
+def test_actual_values_are_not_asked_for_again(server: Server) -> None:
+    server.answer = uk_answer
+    end = datetime.now(UTC) - 5 * HOUR
+    look_up(national(server), end - 3 * HOUR, end)
+    asked = len(server.asked)
+    look_up(national(server), end - 3 * HOUR, end)
+    assert len(server.asked) == asked
+
+
+def test_a_forecast_whose_time_has_passed_is_replaced_by_what_really_was(server: Server) -> None:
+    server.answer = lambda question: uk_answer(question, lambda start: 140)
+    start = half_hour(datetime.now(UTC)) - 6 * HOUR
+    before = Record(provider=national(server).about, slots=known(start, "forecast", start, 4))
+    record = look_up(national(server), start, start + 2 * HOUR, before=before)
+    during = [slot for slot in record.slots if slot.end <= start + 2 * HOUR]
+    assert [(slot.quality, slot.grams_per_kwh) for slot in during] == [("actual", 140)] * 4
+
+
+def test_when_nobody_answers_the_forecast_from_before_still_counts(server: Server) -> None:
+    server.answer = down
+    start = half_hour(datetime.now(UTC)) - 6 * HOUR
+    before = Record(provider=national(server).about, slots=known(start, "forecast", start, 4))
+    record = look_up(national(server), start, start + 2 * HOUR, before=before)
+    assert record.slots == before.slots
+    assert "404 Not Found: down" in record.problem
+
+
+def test_when_nobody_answers_the_last_known_value_is_taken_from_the_cache(server: Server) -> None:
+    server.answer = down
+    now = half_hour(datetime.now(UTC))
+    old, recent = known(now - 40 * HOUR, "actual", now), known(now - 3 * HOUR, "actual", now)
+    Cache().store("uk", [*old, *recent])
+    record = look_up(national(server), now, datetime.now(UTC))
+    assert record.slots == recent
+    assert record.problem
+
+
+def test_nonsense_is_neither_used_nor_kept(server: Server) -> None:
+    server.answer = lambda question: uk_answer(question, lambda start: -300)
+    now = datetime.now(UTC)
+    record = look_up(national(server), now - HOUR, now)
+    assert record.slots == []
+    assert "-300 g/kWh, which cannot be" in record.problem
+    assert Cache().load("uk") == []
+
+
+def test_a_provider_that_keeps_its_forecast_to_itself_still_counts_the_run(server: Server) -> None:
+    server.answer = lambda question: down(question) if "fw48h" in question.path else uk_answer(question)
+    now = datetime.now(UTC)
+    record = look_up(national(server), now - HOUR, now)
+    assert record.problem == ""
+    assert record.slots[-1].start <= now < record.slots[-1].end
+
+
+def test_a_table_is_never_asked_and_needs_no_slots() -> None:
+    now = datetime.now(UTC)
+    record = look_up(intensity.find("DE"), now - HOUR, now)
+    assert record.slots == []
+    assert record.provider.fixed and record.provider.fixed.grams_per_kwh == 342
+
+
+def test_a_missing_token_is_a_problem_with_a_way_out() -> None:
+    now = datetime.now(UTC)
+    record = look_up(intensity.find("electricitymaps:DE"), now - HOUR, now)
+    assert record.problem == "Electricity Maps wants a token. Set ELECTRICITYMAPS_TOKEN; electricitymaps.com gives one."
+
+
+# In the run folder
+
+
+def test_a_run_keeps_its_values_wherever_its_folder_goes(server: Server, tmp_path: Path) -> None:
+    server.answer = uk_answer
+    now = datetime.now(UTC)
+    record = refresh_record(tmp_path, national(server), now - HOUR, now)
+    assert load_record(tmp_path) == record
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["carbon.json"]
+
+
+def test_a_run_without_values_has_none(tmp_path: Path) -> None:
+    assert load_record(tmp_path) is None
+
+
+def test_a_damaged_record_is_said_and_written_anew(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answer = uk_answer
+    (tmp_path / "carbon.json").write_text('{"provider": {')
+    assert load_record(tmp_path) is None
+    assert "carbon.json cannot be read" in caplog.text
+    now = datetime.now(UTC)
+    assert refresh_record(tmp_path, national(server), now - HOUR, now) == load_record(tmp_path)
+
+
+def test_a_report_asks_nobody_for_the_region_of_the_run(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSETRAIN_CARBON_UK_URL", server.url)
+    server.answer = uk_answer
+    now = datetime.now(UTC)
+    recorded = record_of(tmp_path, "uk", now - HOUR, now, refresh=True)
+    asked = len(server.asked)
+    assert asked and record_of(tmp_path, "UK", now - HOUR, now) == recorded
+    assert len(server.asked) == asked
+
+
+def test_another_region_for_one_report_leaves_the_run_as_it_is(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULSETRAIN_CARBON_UK_URL", server.url)
+    server.answer = uk_answer
+    now = datetime.now(UTC)
+    recorded = record_of(tmp_path, "uk", now - HOUR, now, refresh=True)
+    for refresh in (False, True):
+        assert record_of(tmp_path, "London", now - HOUR, now, refresh=refresh).provider.region == "London"
+        assert record_of(tmp_path, "FR", now - HOUR, now, refresh=refresh).provider.region == "France"
+    assert load_record(tmp_path) == recorded
+
+
+# While a run goes on
+
+
+def test_a_recorder_that_was_never_started_can_be_stopped(server: Server, tmp_path: Path) -> None:
+    Recorder(tmp_path, national(server), datetime.now(UTC)).stop()
+    assert server.asked == []
+
+
+def test_a_run_that_goes_on_has_its_values_soon(server: Server, tmp_path: Path) -> None:
+    server.answer = uk_answer
+    recorder = Recorder(tmp_path, national(server), datetime.now(UTC))
+    recorder.start()
+    try:
+        wait_for(lambda: recorder.record.slots)
+    finally:
+        recorder.stop()
+    assert load_record(tmp_path) == recorder.record
+
+
+def test_the_end_of_a_run_does_not_wait_for_a_slow_answer(server: Server, tmp_path: Path) -> None:
+    answered = threading.Event()
+
+    def slow(question: Question) -> Reply:
+        answered.wait(30)
+        return uk_answer(question)
+
+    server.answer = slow
+    recorder = Recorder(tmp_path, national(server), datetime.now(UTC))
+    recorder.start()
+    wait_for(lambda: server.asked)
+    recorder.stop(0.01)
+    assert not answered.is_set()
+    left = load_record(tmp_path)
+    assert left and left.slots == [] and left.provider.region == "Great Britain"
+    answered.set()
+    wait_for(lambda: recorder.record.slots)  # and what comes after all is not lost
+    wait_for(lambda: load_record(tmp_path) == recorder.record)
+
+
+def test_a_failure_is_one_warning_and_a_problem_in_the_record(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answer = down
+    with caplog.at_level(logging.INFO):
+        recorder = Recorder(tmp_path, national(server), datetime.now(UTC))
+        recorder.start()
+        wait_for(lambda: recorder.record.problem)
+        recorder.stop()
+    assert [record.levelname for record in caplog.records if record.name.startswith("pulsetrain")] == ["WARNING"]
+    left = load_record(tmp_path)
+    assert left and "404 Not Found: down" in left.problem
+
+
+def test_a_folder_that_is_gone_is_a_warning(server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(tmp_path / "gone", intensity.find("DE"), datetime.now(UTC))
+    recorder.start()
+    recorder.stop()
+    assert "could not be written" in caplog.text
+    now = datetime.now(UTC)
+    assert refresh_record(tmp_path / "gone", intensity.find("DE"), now - HOUR, now).provider.region == "Germany"
