@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pulsetrain.catalog import CORE_GPU_FIELDS
+from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RunFolder
-from pulsetrain.runs.reader import Lines
 from pulsetrain.runs.writer import Writer
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 
@@ -90,6 +90,28 @@ def test_a_full_segment_is_continued_in_a_new_file_and_nothing_is_lost_between(t
     assert sorted(int(str(line["elapsed_seconds"]).split(".")[0]) for line in lines(tmp_path)) == list(range(100))
 
 
+def test_each_full_segment_is_told_once_and_is_no_longer_written(tmp_path: Path) -> None:
+    told: list[tuple[Path, int]] = []
+    writer = Writer(tmp_path, START, segment_bytes=2000, closed=lambda path: told.append((path, path.stat().st_size)))
+    for number in range(50):
+        writer(gpu_at(number))
+        writer(Snapshot(START.timestamp(), 0.0, (), (Event("gap", "x" * 500),)))  # the events stay in one file
+        if number % 10 == 9:
+            writer.flush()
+    writer.close()
+    files = sorted(tmp_path.glob("gpu_metrics_*"), key=lambda file: file.stat().st_mtime_ns)
+    assert [path for path, _ in told] == files[:-1]
+    assert [size for _, size in told] == [file.stat().st_size for file in files[:-1]]
+
+
+def test_a_new_segment_does_not_take_the_name_of_a_sealed_one(tmp_path: Path) -> None:
+    (tmp_path / "gpu_metrics_20261116_013054.parquet").touch()
+    writer = Writer(tmp_path, START)
+    writer(gpu_at(0))
+    writer.close()
+    assert [file.name for file in tmp_path.glob("*.jsonl")] == ["gpu_metrics_20261116_013054_1.jsonl"]
+
+
 def test_at_most_two_seconds_stay_unwritten(tmp_path: Path) -> None:
     writer = Writer(tmp_path, START)
     writer(gpu_at(0))
@@ -119,7 +141,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from pulsetrain.runs.writer import Writer
 from pulsetrain.snapshot import Sample, Snapshot, Subject
-writer = Writer(Path({str(tmp_path)!r}), datetime.now(UTC))
+writer = Writer(Path({str(tmp_path / "vm")!r}), datetime.now(UTC))
 gpu = Subject("gpu", "G", {{"gpu_index": 0}})
 for number in range(10_000):
     writer(Snapshot(time.time(), float(number), (Sample(gpu, {{"up": 1}}),)))
@@ -135,9 +157,9 @@ for number in range(10_000):
     last = max([400, *(int(line) for line in process.stdout)])
     process.wait()
     process.stdout.close()
-    written = Lines(RunFolder(tmp_path.parent), "gpu")
-    kept = [line["elapsed_seconds"] for host, line in written if host == tmp_path.name]
-    assert written.damaged <= 1
+    database = Database([RunFolder(tmp_path)])
+    kept = [row["elapsed_seconds"] for row in database.rows("SELECT elapsed_seconds FROM gpu ORDER BY ALL")]
+    assert database.damaged_lines <= 1
     assert kept == [float(number) for number in range(len(kept))]
     assert last - len(kept) < 2 * 60
 

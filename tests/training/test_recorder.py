@@ -211,6 +211,29 @@ def test_a_full_file_is_continued_in_a_new_one(tmp_path: Path, monkeypatch: pyte
     assert sorted(line["step"] for line in lines(tmp_path)) == list(range(50))
 
 
+def test_a_file_names_the_one_that_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "SEGMENT_BYTES", 1000)
+    recorder = Recorder(str(tmp_path), STAMP, time.monotonic())
+    for number in range(30):
+        recorder.add({"step": number})
+        recorder.flush()
+    recorder.close()
+    heads = {file.name: json.loads(file.read_text().splitlines()[0]) for file in tmp_path.iterdir()}
+    assert all(head["event"] == "training_process" for head in heads.values())
+    first, last = f"training_metrics_{STAMP}.jsonl", recorder._file and recorder._file.name
+    assert {head.get("continues") for head in heads.values()} == {None, *heads} - {last}
+    assert "continues" not in heads[first]
+
+
+def test_a_new_file_does_not_take_the_name_of_a_sealed_one(tmp_path: Path) -> None:
+    (tmp_path / f"training_metrics_{STAMP}.parquet").touch()
+    recorder = Recorder(str(tmp_path), STAMP, time.monotonic())
+    recorder.add({"step": 1})
+    recorder.close()
+    (file,) = tmp_path.glob("*.jsonl")
+    assert file.name.startswith(f"training_metrics_{STAMP}.pid")
+
+
 PROGRAM = """
     import os, sys, time, threading
     sys.path.insert(0, {src!r})

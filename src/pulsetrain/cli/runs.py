@@ -1,4 +1,4 @@
-"""`pulsetrain runs`: the recorded runs, to list, show, remove and prune."""
+"""`pulsetrain runs`: the recorded runs, to list, remove, prune and seal."""
 
 import re
 import sys
@@ -40,7 +40,7 @@ class _Size(click.ParamType[float]):
         return float(found[1]) * _SIZE_UNITS[found[2]]
 
 
-@click.group(invoke_without_command=True, short_help="List, show, remove and prune recorded runs.")
+@click.group(invoke_without_command=True, short_help="List, remove, prune and seal recorded runs.")
 @options.directory
 @options.json_output
 @click.pass_context
@@ -57,38 +57,6 @@ def runs(ctx: click.Context, directory: str | None, as_json: bool) -> None:
 def list_runs(home: Home, as_json: bool) -> None:
     """List all runs, oldest first."""
     _list(home, as_json)
-
-
-@runs.command()
-@click.argument("run", default="last")
-@options.json_output
-@click.pass_obj
-def show(home: Home, run: str, as_json: bool) -> None:
-    """Show one run: an id or the start of one, a name, a path, or `last`."""
-    from pulsetrain.insight.summary import summarise
-    from pulsetrain.runs.reader import Lines
-    from pulsetrain.views.summary import summary_lines
-    from pulsetrain.views.text import Style
-
-    folder = home.resolve(run)
-    about = folder.load()
-    summary, damaged = summarise(folder)
-    events = [{"host": host, **event} for host, event in Lines(folder, "events")]
-    if as_json:
-        document = {"run": about, "summary": summary, "events": events, "damaged_lines": damaged}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
-        return
-    style = Style(sys.stdout)
-    lines = summary_lines(about, summary, str(folder.path), style)
-    facts = [
-        ("command", " ".join(about.command)),
-        ("tags", ", ".join(f"{key}={value}" for key, value in about.tags.items())),
-        ("damaged", f"{damaged} lines could not be read and are left out" if damaged else ""),
-    ]
-    lines += [f"{style(f'{name:<7}', 'dim')} {text}" for name, text in facts if text]
-    if events:
-        lines += ["", *(f"{style(event['timestamp'], 'dim')}  {event['message']}" for event in events[-20:])]
-    click.echo("\n".join(lines))
 
 
 @runs.command()
@@ -126,6 +94,25 @@ def prune(home: Home, older_than: timedelta | None, keep: float | None, yes: boo
         click.echo("nothing to remove")
         return
     _remove(chosen, yes)
+
+
+@runs.command()
+@click.argument("run", nargs=-1, required=True)
+@click.pass_obj
+def seal(home: Home, run: tuple[str, ...]) -> None:
+    """Make Parquet of the JSON lines of runs that have ended: a fraction of the size, and quick to read.
+
+    While a run goes on, its full files (64 MiB) are sealed by themselves.
+    """
+    from pulsetrain.runs import seal as sealing
+    from pulsetrain.views.text import bytes_text
+
+    for folder in [home.resolve(wanted) for wanted in run]:
+        if folder.load().status == "running":
+            raise click.UsageError(f"{folder.path.name} is still running")
+        before = folder.size_bytes()
+        sealed = sealing.seal_all(folder)
+        click.echo(f"{folder.path.name}: {sealed} files, {bytes_text(before)} became {bytes_text(folder.size_bytes())}")
 
 
 def _list(home: Home, as_json: bool) -> None:

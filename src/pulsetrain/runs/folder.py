@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import psutil
@@ -28,7 +28,28 @@ JOIN_SECONDS = 20.0
 """How long a host waits for another one that begins the run of their job."""
 
 
-class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What the user said about how energy becomes carbon and money."""
+
+    carbon_region: str | None = None
+    """`South England`, `DE`, `gcp:europe-west4`, `250`; docs/carbon.md."""
+    price: str | None = None
+    """`0.30 EUR/kWh`, `2.50 USD/GPUh`, `gcp:a2-highgpu-1g@europe-west4`; docs/cost.md."""
+    pue: float | None = None
+    """Power usage effectiveness of the building."""
+    charge: Literal["all", "used"] | None = None
+    """Energy of all GPUs that were watched, or of those alone that the command's processes used."""
+
+    def over(self, other: "Account") -> "Account":
+        """This one, and what it leaves open from the other."""
+        chosen = {
+            field: getattr(other, field) if getattr(self, field) is None else getattr(self, field)
+            for field in self.__struct_fields__
+        }
+        return Account(**chosen)
+
+
+class Run(msgspec.Struct, kw_only=True):
     """What `run.json` holds. Fields are only ever added, so that older folders stay readable."""
 
     id: str
@@ -47,6 +68,7 @@ class Run(msgspec.Struct, kw_only=True, omit_defaults=True):
     hosts: dict[str, "Host"] = {}
     lost_samples: int = 0
     """Samples that could not be written, because the disk was full or away."""
+    account: Account = msgspec.field(default_factory=Account)
 
 
 class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -107,20 +129,32 @@ class RunFolder:
         _write_json(self.host_folder(name) / HOST_JSON, host)
 
     def size_bytes(self) -> int:
-        return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
+        return sum(status.st_size for status in self._statuses("*"))
 
     def files(self, table: str) -> list[Path]:
-        """The JSONL files of a table, on all hosts, oldest first."""
-        pattern = "events.jsonl" if table == "events" else f"{table}_metrics_*.jsonl"
-        return sorted(self.path.glob(f"*/{pattern}"), key=lambda file: (file.parent.name, file.name))
+        """The files of a table on all hosts, oldest first: JSON lines, and Parquet where a segment has been sealed."""
+        stem = "events" if table == "events" else f"{table}_metrics_*"
+        found: dict[Path, Path] = {}
+        for suffix in (".jsonl", ".parquet"):  # in this order: a segment that is sealed meanwhile is not missed
+            for file in self.path.glob(f"*/{stem}{suffix}"):
+                if file.with_suffix("") not in found or is_whole(file):
+                    found[file.with_suffix("")] = file
+        return [found[stem] for stem in sorted(found, key=lambda stem: (stem.parent.name, stem.name))]
 
     def remove(self) -> None:
         shutil.rmtree(self.path)
 
+    def _statuses(self, pattern: str) -> Iterator[os.stat_result]:
+        """Of all files; one that is sealed or replaced meanwhile is left out."""
+        for file in self.path.rglob(pattern):
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_file():
+                    yield file.stat()
+
     def _lives(self, run: Run) -> bool:
         here = run.hosts.get(host_name())
         if here is None:  # watched from another machine: trust its files as long as they move
-            newest = max((file.stat().st_mtime for file in self.path.rglob("*.json*")), default=0.0)
+            newest = max((status.st_mtime for status in self._statuses("*.json*")), default=0.0)
             return datetime.now(UTC).timestamp() - newest < max(60.0, 10 * run.interval_seconds)
         try:
             return abs(float(psutil.Process(here.pid).create_time()) - here.pid_start) < 1.0
@@ -240,6 +274,14 @@ def _write_json(path: Path, document: object) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
     temporary.replace(path)
+
+
+def is_whole(parquet: Path) -> bool:
+    """Whether a Parquet file has its end. One that was copied or synced in part has not."""
+    with parquet.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 4))
+        return size >= 12 and file.read() == b"PAR1"
 
 
 def slug(name: str) -> str:

@@ -9,6 +9,7 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,11 +35,19 @@ _ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
 class Segments:
     """The files of one table: appended to, and continued in a new file when one is full."""
 
-    def __init__(self, folder: Path, table: str, start: datetime, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        table: str,
+        start: datetime,
+        segment_bytes: int = SEGMENT_BYTES,
+        closed: Callable[[Path], None] | None = None,
+    ) -> None:
         self._folder = folder
         self._start = start
         self._table = table
         self._segment_bytes = segment_bytes
+        self._closed = closed
         self._path: Path | None = None
         self._file: int | None = None
         self._size = 0
@@ -80,8 +89,10 @@ class Segments:
     def _write(self, data: bytes) -> None:
         if self._path is None or self._size >= self._segment_bytes:
             self.close()
-            self._path, self._file = self._new_segment()
+            full, (self._path, self._file) = self._path, self._new_segment()
             self._size = os.fstat(self._file).st_size
+            if full and full != self._path and self._closed:
+                self._closed(full)
         if self._file is None:  # after an error, when cutting off may have failed as well
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
             os.ftruncate(self._file, self._size)
@@ -100,16 +111,27 @@ class Segments:
         for count in range(1_000_000):
             path = self._folder / (f"{stem}_{count}.jsonl" if count else f"{stem}.jsonl")
             try:
-                return path, os.open(path, flags | os.O_EXCL, 0o644)
+                file = os.open(path, flags | os.O_EXCL, 0o644)
             except FileExistsError:
                 continue
+            if not path.with_suffix(".parquet").exists():
+                return path, file
+            os.close(file)  # the name is that of a sealed segment
+            path.unlink(missing_ok=True)
         raise FileExistsError(stem)
 
 
 class Writer:
     """A consumer of snapshots that keeps them in a run's folder for this host."""
 
-    def __init__(self, folder: Path, start: datetime, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        start: datetime,
+        segment_bytes: int = SEGMENT_BYTES,
+        closed: Callable[[Path], None] | None = None,
+    ) -> None:
+        """`closed` is called with each file that is full and no longer written."""
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -117,6 +139,7 @@ class Writer:
         self._folder = folder
         self._start = start
         self._segment_bytes = segment_bytes
+        self._closed = closed
         self._segments: dict[str, Segments] = {}
         self._encoder = msgspec.json.Encoder()
         self._known_labels: dict[Subject, tuple[object, bytes]] = {}
@@ -183,7 +206,8 @@ class Writer:
     def _table(self, table: str) -> Segments:
         found = self._segments.get(table)
         if found is None:
-            found = self._segments[table] = Segments(self._folder, table, self._start, self._segment_bytes)
+            found = Segments(self._folder, table, self._start, self._segment_bytes, self._closed)
+            self._segments[table] = found
         return found
 
     def _sample(self, sample: Sample) -> bytes:

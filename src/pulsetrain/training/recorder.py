@@ -80,6 +80,7 @@ class Recorder:
         """Whether any value was ever on its way when it was reported."""
         self._encoder = _Encoder(self._started, self._rank)
         self._file: _File | None = None
+        self._continues = ""
         self._thread: threading.Thread | None = None
         self._flushing = threading.Lock()
         self._starting = threading.Lock()
@@ -210,21 +211,20 @@ class Recorder:
         return taken
 
     def _write(self, data: bytes) -> None:
-        if self._file is None or self._file.size >= SEGMENT_BYTES:
-            previous, self._file = self._file, None
-            if previous is not None:
-                previous.close()
-                self._stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
+        if self._file is not None and self._file.size >= SEGMENT_BYTES:
+            self._file.close()
+            self._continues, self._file = self._file.name, None
+            self._stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime())
+        if self._file is None:
             self._file = _File(self._folder, self._stamp, self._rank)
-            head = {
-                "event": "training_process",
-                "severity": "info",
-                "message": "records",
-                "pid": self._pid,
-                **self._about,
-            }
-            data = self._encoder.lines([(time.monotonic(), head)]) + data
+        if self._file.size == 0:
+            data = self._encoder.lines([(time.monotonic(), self._head())]) + data
         self._file.write(data)
+
+    def _head(self) -> dict[str, Any]:
+        """The first line of a file: who writes it, and which one it continues. That one may be sealed."""
+        head = {"event": "training_process", "severity": "info", "message": "records", "pid": self._pid, **self._about}
+        return {**head, "continues": self._continues} if self._continues else head
 
     def _after_fork(self) -> None:
         # A child has its own file and thread, made when it first reports: most children never do.
@@ -353,22 +353,26 @@ class _File:
     """One file of lines, whole ones only: what a failed write leaves is cut off."""
 
     def __init__(self, folder: str, stamp: str, rank: int) -> None:
-        self._descriptor = self._open(folder, stamp, rank)
+        self.name, self._descriptor = self._open(folder, stamp, rank)
         self.size = 0
 
     @staticmethod
-    def _open(folder: str, stamp: str, rank: int) -> int:
+    def _open(folder: str, stamp: str, rank: int) -> tuple[str, int]:
         os.makedirs(folder, exist_ok=True)
         stem = "training_metrics_%s%s" % (stamp, ".rank%d" % rank if rank else "")
         names = itertools.chain(
             ["", ".pid%d" % os.getpid()], (".pid%d_%d" % (os.getpid(), n) for n in itertools.count(2))
         )
         for name in names:
+            path = os.path.join(folder, stem + name)
             try:
-                path = os.path.join(folder, stem + name + ".jsonl")
-                return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
+                descriptor = os.open(path + ".jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644)
             except FileExistsError:
                 continue
+            if not os.path.exists(path + ".parquet"):
+                return stem + name + ".jsonl", descriptor
+            os.close(descriptor)  # the name is that of a sealed segment
+            os.unlink(path + ".jsonl")
         raise AssertionError("unreachable")
 
     def write(self, data: bytes) -> None:
