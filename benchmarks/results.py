@@ -2,14 +2,17 @@
 
 import os
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any, Literal
 
 ALIGN = "<>><>><<"
-PACKAGES = ("pulsetrain", "nvidia-ml-py", "nvitop", "gpustat", "psutil", "msgspec")
+PACKAGES = (
+    *("pulsetrain", "nvidia-ml-py", "nvitop", "gpustat", "psutil", "msgspec"),
+    *("codecarbon", "zeus", "carbontracker"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class Report:
 
     results: Sequence[Result]
     notes: Sequence[str] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What lies behind the results, for scripts alone."""
 
 
 def as_json(reports: Sequence[Report], quick: bool) -> dict[str, Any]:
@@ -70,6 +75,7 @@ def as_json(reports: Sequence[Report], quick: bool) -> dict[str, Any]:
         "packages": {package: _version(package) for package in PACKAGES},
         "results": [result.as_json() for report in reports for result in report.results],
         "notes": [note for report in reports for note in report.notes],
+        "details": {key: value for report in reports for key, value in report.details.items()},
     }
 
 

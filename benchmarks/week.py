@@ -13,7 +13,6 @@ from tests.nvml.scenario import Scenario
 
 from benchmarks.processes import Machine, ask, memory_kb
 from benchmarks.results import Limit, Report, Result
-from pulsetrain.insight.summary import Totals
 from pulsetrain.live import Live
 from pulsetrain.runs.writer import Writer
 from pulsetrain.sampler import Clock, Sampler
@@ -88,7 +87,7 @@ def main(ticks: int) -> list[dict[str, float]]:
         clock = _Week()
         marks = _Marks(ticks, folder, writer)
         source = Simulated("8xH100", clock=clock.monotonic)
-        Sampler([source], 1.0, [writer, Totals("host"), Live(), marks], clock).run(ticks)
+        Sampler([source], 1.0, [writer, Live(), marks], clock).run(ticks)
         writer.close()
     return marks.marks
 

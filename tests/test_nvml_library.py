@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.nvml.build import build
-from tests.nvml.scenario import TRAINING, Scenario, constant, ramp, square, steps
+from tests.nvml.scenario import TRAINING, Scenario, constant, pulse, ramp, square, steps, training
 
 PROBE = Path(__file__).parent / "nvml/probe.py"
 MISSING = "NotSupported"
@@ -113,6 +114,7 @@ def test_initialisation_fails_with_the_given_error_until_it_recovers(ask: Ask) -
         "power 2 constant 300",
         "power 0 constant",
         "power 0 constant 300 400",
+        "power 0 pulse 100 400 5 5",
         "temperature 0 training",
         "unsupported 0 nvmlDeviceGetNothing",
         "fail 0 nvmlDeviceGetCount_v2 999",
@@ -131,6 +133,7 @@ def test_a_line_that_says_nothing_ends_the_process(line: str, nvml_library: Path
 def test_the_helper_writes_only_lines_that_the_library_understands(ask: Ask) -> None:
     scenario = Scenario().gpus(2, "A100").gpus(1, "L4").host(3).mig(0, (2, 1), (2,), (1,))
     scenario.curve("power", "*", TRAINING).curve("util", 1, square(0, 100, 2)).curve("fan", 2, ramp(0, 100, 9, 1))
+    scenario.curve("power", 1, pulse(100, 400, 10, 2, 1)).curve("power", 2, training(0.1))
     scenario.curve("memory", 1, steps((0, 100), (5, 200))).process("0.1", "self", 10, sm_percent=3, start=1, end=2)
     scenario.process(1, 42, None, kind="graphics").process_util(1, "stale").sensor_instant(0).sensor_window(1, 25, 100)
     scenario.sensor_mean(2, 1000).sensor_error("*", -5).counter(0, "frozen").counter_reset(1, 5).counter_update(2, 0)
@@ -232,6 +235,13 @@ def test_curves_give_the_value_of_the_moment(ask: Ask) -> None:
     )
     assert ask(scenario, *questions, at=50) == [40, 40, 105, 0, 33, 8, True]
     assert ask(scenario, *questions, at=250) == [90, 90, 125, 80, 33, 2, False]
+
+
+def test_a_pulse_is_high_at_the_beginning_of_each_period(ask: Ask) -> None:
+    scenario = Scenario().gpus(2, "L4").curve("temperature", 0, pulse(40, 90, 100, 20))
+    scenario.curve("temperature", 1, pulse(40, 90, 100, 20, 50))
+    readings = [f"nvmlDeviceGetTemperature(gpu({i}), 0)" for i in range(2)]
+    assert [ask(scenario, *readings, at=at) for at in (110, 130, 160)] == [[90, 40], [40, 40], [40, 90]]
 
 
 def test_used_memory_is_the_given_curve_or_that_of_the_processes(ask: Ask) -> None:
@@ -362,6 +372,28 @@ def test_power_usage_is_a_one_second_mean_where_the_board_has_one(ask: Ask) -> N
 def test_the_training_curve_has_the_mean_of_its_three_phases(ask: Ask) -> None:
     mean = 0.7 * 0.9 + 0.2 * 0.6 + 0.1 * 0.35
     assert ask(Scenario().gpus(1, "H100"), "field(0, 185)", at=10) == [pytest.approx(mean * 700_000, abs=1)]
+
+
+def test_a_phase_sets_the_training_curve_forward(ask: Ask) -> None:
+    scenario = Scenario().gpus(2, "H100").curve("power", 1, training(0.4)).sensor_instant("*")
+    assert ask(scenario, "field(0, 186)", "field(1, 186)", at=1000) == [630_000, 420_000]
+
+
+def test_the_true_energy_between_two_moments_is_known_to_every_process(nvml_library: Path, tmp_path: Path) -> None:
+    scenario = Scenario().gpus(3, "H100").curve("power", 0, square(100, 400, 0.1)).curve("power", 1, ramp(0, 200, 2))
+    scenario.curve("power", 2, pulse(100, 400, 10, 2, 3)).counter(2, "none").sensor_error("*", 50)
+    environment = scenario.environment(nvml_library, tmp_path / "scenario")
+    epoch = time.monotonic() - 500
+    environment["PULSETRAIN_TEST_NVML_EPOCH"] = repr(epoch)
+    asked = [
+        f"truth(0, {epoch + 3}, {epoch + 3.05})",
+        f"truth(1, {epoch + 1}, {epoch + 2})",
+        f"truth(2, {epoch}, {epoch + 60})",
+        f"truth(3, {epoch}, {epoch + 60})",
+    ]
+    square_wave, half_a_ramp, pulses, nobody = json.loads(probe(environment, expressions=asked).stdout)
+    assert (square_wave, half_a_ramp, pulses) == pytest.approx((5, 150, 9600), abs=1e-4)
+    assert math.isnan(nobody)
 
 
 def test_processes_with_one_epoch_agree_on_the_energy(nvml_library: Path, tmp_path: Path) -> None:

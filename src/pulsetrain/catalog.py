@@ -43,6 +43,10 @@ def _training(field: str, unit: str, help: str, kind: Kind = "gauge", name: str 
     return Metric("training", field, name or _name("training", field, kind), kind, unit, help)
 
 
+def _account(field: str, unit: str, help: str, kind: Kind = "gauge", by: str | None = None) -> Metric:
+    return Metric("account", field, _name("run", field, kind), kind, unit, help, by)
+
+
 def _name(prefix: str, field: str, kind: Kind) -> str:
     return f"{prefix}_{field}_total" if kind in ("counter", "amount") else f"{prefix}_{field}"
 
@@ -68,6 +72,42 @@ METRICS: tuple[Metric, ...] = (
     _gpu("power_limit_max_watts", "watts", "Highest power limit that can be set."),
     _gpu(
         "energy_joules", "joules", "Energy used since the driver was loaded, from the device's own counter.", "counter"
+    ),
+    _gpu(
+        "energy_interpolated_joules",
+        "joules",
+        "The same to the moment, between two moves of the counter: at the first readings and the last.",
+        "counter",
+    ),
+    _gpu("energy_interpolation_error_joules", "joules", "How far that may be off, above or below."),
+    _gpu(
+        "energy_interpolated_monotonic_seconds",
+        "seconds",
+        "When that was on the machine's monotonic clock; `started` in run.json is second 0 of the run on it.",
+    ),
+    _gpu(
+        "polled_energy_joules",
+        "joules",
+        "Energy since pulsetrain started, from power looked at 40 times a second, where the counter does not work.",
+        "counter",
+    ),
+    _gpu(
+        "polled_energy_variance_joules2",
+        "joules²",
+        "Variance of that energy, because it was looked at now and then.",
+        "counter",
+    ),
+    _gpu(
+        "polled_energy_unseen_joules",
+        "joules",
+        "How far it may be off for the time in which the sensor itself does not look.",
+        "counter",
+    ),
+    _gpu("polled_energy_gap_seconds", "seconds", "Time in which power could not be read, and is not in it.", "counter"),
+    _gpu(
+        "polled_energy_edge_joules",
+        "joules",
+        "How far it may be off at any one moment, because the sensor shows the past.",
     ),
     _gpu("clock_sm_hertz", "hertz", "Streaming multiprocessor clock."),
     _gpu("clock_memory_hertz", "hertz", "Memory clock."),
@@ -220,18 +260,68 @@ METRICS: tuple[Metric, ...] = (
     _training("phase_seconds", "seconds", "Length of a phase, told at its end.", "amount"),
     _training("phase", "", "What the program says it does, when not training.", "text"),
     _training("training", "", "The name the program gave to this training.", "text"),
+    # What a run has used so far on this host
+    _account("energy_joules", "joules", "Energy so far, of GPUs, CPUs and memory, times PUE.", "counter", by="device"),
+    _account("gpu_seconds", "seconds", "Time so far, of all GPUs together.", "counter"),
+    _account("gpu_idle_seconds", "seconds", "Of that, time in which a GPU ran no kernel.", "counter"),
+    _account("carbon_grams", "grams", "Emissions so far, in CO2 equivalents.", "counter"),
+    _account("carbon_grams_per_kwh", "g/kWh", "Carbon intensity of the electricity now."),
+    _account("cost", "", "Cost so far.", "counter", by="currency"),
+    _account("cost_projected", "", "Cost at the end of the planned steps.", by="currency"),
+    _account("progress_ratio", "ratio", "Steps done, of those planned."),
+    _account("remaining_seconds", "seconds", "Time to the end of the planned steps, at the pace of now."),
 )
+
+STEP_BUCKETS = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 100.0),
+)
+"""Upper bounds in seconds of the histogram of step durations."""
+
+STEP_COUNTS = Metric(
+    "training",
+    "step_counts",
+    "training_step_duration_seconds",
+    "amount",
+    "seconds",
+    "From the end of the last step to the end of this one.",
+    by="le",
+)
+"""How many steps took no longer than each bound and longer than the one below; `+Inf` took longer than all."""
+TRAINING_VALUE = Metric(
+    "training", "value", "training_value", "gauge", "", "What the program logs under a name of its own.", by="name"
+)
+GPU_INFO = Metric("gpu", "info", "gpu_info", "gauge", "", "Which GPU this is: always 1, its model is a label.")
+MIG_INFO = Metric("mig", "info", "gpu_mig_info", "gauge", "", "Which MIG instance this is: always 1.")
+RUN_INFO = Metric("run", "info", "run_info", "gauge", "", "A run: always 1, its name and tags are labels.")
+RUN_START = Metric("run", "start", "run_start_time_seconds", "gauge", "seconds", "When the run began, since the epoch.")
+BUILD_INFO = Metric("host", "info", "pulsetrain_build_info", "gauge", "", "Which pulsetrain watches: always 1.")
+DATA_AGE = Metric(
+    "host",
+    "data_age_seconds",
+    "pulsetrain_data_age_seconds",
+    "gauge",
+    "seconds",
+    "Age of the newest reading of the machine, or of the newest report of a training.",
+    by="data",
+)
+EVENTS = Metric(
+    "events", "events", "pulsetrain_events_total", "counter", "events", "Events since pulsetrain started.", by="kind"
+)
+EXPORTED = (STEP_COUNTS, TRAINING_VALUE, GPU_INFO, MIG_INFO, RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS)
+"""What exporters make of lines, events and run.json. They stand in no line, so no file and no table has them."""
 
 LABELS: dict[str, tuple[str, ...]] = {
     "gpu": ("gpu_index", "uuid", "name", "simulated"),
     "mig": ("gpu_index", "uuid", "name", "mig_uuid", "gpu_instance", "compute_instance"),
     "host": (),
     "training": ("rank", "training"),
+    "account": (),
     "process": ("pid", "parent_pid", "user", "command", "container", "gpu_index", "uuid"),
 }
 """The fields at the front of a table's lines that say whom the line is about."""
 
-_BY_FIELD = {(metric.table, metric.field): metric for metric in METRICS}
+_BY_FIELD = {(metric.table, metric.field): metric for metric in (*METRICS, STEP_COUNTS)}
 
 
 def metric(table: str, field: str) -> Metric:

@@ -1,11 +1,17 @@
 """The present state of a machine, kept up from snapshots: what live views and exporters show between slow readings."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from pulsetrain.catalog import METRICS, STEP_COUNTS
 from pulsetrain.snapshot import Snapshot, Subject, Value
 
 HOLD_SECONDS = 12.0
 """A value of a slow source stands so long after it was read; a subject that shows nothing new for so long is gone."""
+HELD_TABLES = ("training", "account")
+"""What a run says of itself stands until it says something else: a step may take minutes."""
+
+_AMOUNTS = {(metric.table, metric.field) for metric in METRICS if metric.kind == "amount"}
 
 
 class State:
@@ -16,6 +22,10 @@ class State:
         self.values: dict[str, Value] = {}
         self.rates: dict[str, float] = {}
         """Per second, between the last two readings of a field."""
+        self.totals: dict[str, float] = defaultdict(float)
+        """What the amounts of all reports add up to."""
+        self.step_counts: Counter[str] = Counter()
+        """Steps by their duration: how many fell into each of the catalogue's buckets."""
         self.seen = 0.0
         self._field_seen: dict[str, float] = {}
 
@@ -30,6 +40,14 @@ class State:
             self.values[field] = value
             self._field_seen[field] = elapsed
         self.seen = elapsed
+
+    def add_up(self, values: dict[str, Value]) -> None:
+        """Take the amounts of a report into the totals."""
+        for field, value in values.items():
+            if (self.subject.table, field) in _AMOUNTS and isinstance(value, int | float):
+                self.totals[field] += value
+        if isinstance(counts := values.get(STEP_COUNTS.field), dict):
+            self.step_counts.update({bucket: int(count) for bucket, count in counts.items()})
 
     def forget(self, before: float) -> None:
         for field in [field for field, seen in self._field_seen.items() if seen < before]:
@@ -47,17 +65,25 @@ class Live:
 
     def __init__(self) -> None:
         self.time = 0.0
+        self.elapsed = 0.0
+        self.events: Counter[tuple[str, str]] = Counter()
+        """How often each kind of event has come, with each severity."""
         self._states: dict[Subject, State] = {}
 
     def __call__(self, snapshot: Snapshot) -> None:
-        self.time = snapshot.time
+        self.time, self.elapsed = snapshot.time, snapshot.elapsed
+        self.events.update((event.kind, event.severity) for event in snapshot.events)
         for sample in snapshot.samples:
             state = self._states.get(sample.subject)
             if state is None:
                 state = self._states[sample.subject] = State(sample.subject)
             state.update(sample.values, snapshot.elapsed)
+            if sample.subject.table == "training":
+                state.add_up(sample.values)
         horizon = snapshot.elapsed - HOLD_SECONDS
         for state in list(self._states.values()):
+            if state.subject.table in HELD_TABLES:
+                continue
             if state.seen < horizon:
                 del self._states[state.subject]
             else:

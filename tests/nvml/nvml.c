@@ -248,3 +248,12 @@ API u64 pulsetrain_test_calls(const char *function)
     }
     return sum;
 }
+
+/* Joules that a GPU really used between two readings of CLOCK_MONOTONIC; NAN where there is no such GPU. */
+API double pulsetrain_test_energy(unsigned gpu, double from, double to)
+{
+    const Machine *machine = atomic_load_explicit(&current, memory_order_acquire);
+    if (!machine || gpu >= machine->gpu_count)
+        return NAN;
+    return curve_integral(&machine->gpu[gpu].signal[SIGNAL_power], from - machine->epoch, to - machine->epoch);
+}

@@ -101,6 +101,13 @@ def calls(function: str | None = None) -> int:
     return int(count(function and function.encode()))
 
 
+def truth(index: int, start: float, end: float) -> float:
+    """Joules of a GPU between two moments of the monotonic clock."""
+    energy = pynvml.nvmlLib.pulsetrain_test_energy
+    energy.restype = ctypes.c_double
+    return float(energy(index, ctypes.c_double(start), ctypes.c_double(end)))
+
+
 def loop(ticks: int) -> float:
     run = pynvml.nvmlLib.pulsetrain_test_loop
     run.restype = ctypes.c_double

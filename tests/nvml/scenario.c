@@ -122,10 +122,20 @@ static double full_scale(const Gpu *gpu, Signal signal, const Line *line)
 }
 
 /* Half a second of a training step: compute, exchange of gradients, wait for data. */
-static void curve_training(Curve *curve, double full)
+static void curve_training(Curve *curve, double full, double phase)
 {
     double values[] = {0.90 * full, 0.90 * full, 0.60 * full, 0.60 * full, 0.35 * full, 0.35 * full};
-    curve_pieces(curve, 3, (double[]){0, 0.35, 0.45}, values, 0.5, 0);
+    curve_pieces(curve, 3, (double[]){0, 0.35, 0.45}, values, 0.5, phase);
+}
+
+static void curve_pulse(Curve *curve, const Line *line, int at)
+{
+    double a = number(line, at), b = number(line, at + 1), period = number(line, at + 2);
+    double width = number(line, at + 3);
+    expect_end(line, at + 5);
+    if (width <= 0 || width >= period)
+        reject(line, "a pulse is longer than 0 seconds and shorter than its period");
+    curve_pieces(curve, 2, (double[]){0, width}, (double[]){b, b, a, a}, period, number_or(line, at + 4, 0));
 }
 
 static void curve_steps(Curve *curve, const Line *line, int at)
@@ -161,9 +171,11 @@ static void read_curve(Gpu *gpu, Signal signal, const Line *line, int at)
         curve_pieces(curve, ramp ? 1 : 2, (double[]){0, period / 2}, values, period, phase);
     } else if (strcmp(shape, "steps") == 0) {
         curve_steps(curve, line, at + 1);
+    } else if (strcmp(shape, "pulse") == 0) {
+        curve_pulse(curve, line, at + 1);
     } else if (strcmp(shape, "training") == 0) {
-        expect_end(line, at + 1);
-        curve_training(curve, full_scale(gpu, signal, line));
+        expect_end(line, at + 2);
+        curve_training(curve, full_scale(gpu, signal, line), number_or(line, at + 1, 0));
     } else {
         reject(line, "no curve '%s'", shape);
     }
@@ -506,7 +518,7 @@ static void set_up_gpu(const Machine *machine, Gpu *gpu, unsigned index, const M
     };
     for (size_t i = 0; i < sizeof healthy / sizeof *healthy; i++)
         curve_constant(&gpu->signal[healthy[i].signal], healthy[i].value);
-    curve_training(&gpu->signal[SIGNAL_power], full_scale(gpu, SIGNAL_power, NULL));
+    curve_training(&gpu->signal[SIGNAL_power], full_scale(gpu, SIGNAL_power, NULL), 0);
 }
 
 /* ---- The file ---- */

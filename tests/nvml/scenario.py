@@ -25,6 +25,11 @@ def square(low: float, high: float, period_s: float, phase_s: float = 0) -> Curv
     return Curve(f"square {low} {high} {period_s} {phase_s}")
 
 
+def pulse(low: float, high: float, period_s: float, width_s: float, phase_s: float = 0) -> Curve:
+    """High for the first `width_s` of each period."""
+    return Curve(f"pulse {low} {high} {period_s} {width_s} {phase_s}")
+
+
 def ramp(start: float, end: float, period_s: float, phase_s: float = 0) -> Curve:
     return Curve(f"ramp {start} {end} {period_s} {phase_s}")
 
@@ -32,6 +37,11 @@ def ramp(start: float, end: float, period_s: float, phase_s: float = 0) -> Curve
 def steps(*points: tuple[float, float]) -> Curve:
     """Values that hold from their second on; the first second is 0 and the last value stays."""
     return Curve("steps " + " ".join(f"{second} {value}" for second, value in points))
+
+
+def training(phase_s: float) -> Curve:
+    """Two steps a second, as TRAINING has them, so many seconds further on."""
+    return Curve(f"{TRAINING} {phase_s}")
 
 
 class Scenario:

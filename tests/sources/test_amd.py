@@ -3,15 +3,17 @@
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pulsetrain.errors import Unavailable, UsageError
 from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import Source
-from pulsetrain.sources.amd import Amd
+from pulsetrain.sources.amd import Amd, AmdPower
 
 Tree = Callable[[str], Path]
 Read = Callable[[Source], list[Sample]]
@@ -317,3 +319,48 @@ def test_variables_that_hide_every_gpu_leave_nothing_to_watch(tree: Tree) -> Non
 def test_a_machine_without_amd_gpus_says_so(tree: Tree) -> None:
     with pytest.raises(Unavailable, match="no AMD GPU"):
         Amd(tree("xeon-2-socket"), environ={})
+
+
+# Energy
+
+
+def polled(source: AmdPower) -> list[dict[str, Any]]:
+    return [sample.values for sample in source.read()]
+
+
+def test_energy_of_gpus_without_a_counter_is_added_up_from_their_power(tree: Tree) -> None:
+    amd = Amd(tree("mi300x-2x"), environ={})
+    source = AmdPower(amd)
+    polled(source)
+    begin = time.monotonic()
+    time.sleep(0.5)
+    busy, asleep = polled(source)
+    seconds = time.monotonic() - begin
+    source.close()
+    assert busy["polled_energy_joules"] == pytest.approx(702 * seconds, rel=0.1)
+    assert asleep["polled_energy_joules"] == pytest.approx(141 * seconds, rel=0.1)
+    assert busy["polled_energy_unseen_joules"] > 0
+
+
+def test_power_that_cannot_be_read_for_a_while_is_a_gap_in_the_energy(tree: Tree) -> None:
+    sys = tree("mi300x-2x")
+    source = AmdPower(Amd(sys, environ={}))
+    power = sys / MI300X_BUSY / "hwmon/hwmon9/power1_input"
+    polled(source)
+    text = power.read_text()
+    power.unlink()
+    time.sleep(0.3)
+    power.write_text(text)
+    polled(source)
+    time.sleep(0.3)
+    busy, asleep = polled(source)
+    source.close()
+    assert 0.2 < busy["polled_energy_gap_seconds"] < 0.5
+    assert asleep["polled_energy_gap_seconds"] == 0
+
+
+def test_gpus_with_a_counter_are_not_looked_at_in_between(tree: Tree) -> None:
+    sys = tree("radeon-desktop")
+    for hwmon in sys.glob("class/drm/card*/device/hwmon/hwmon*"):
+        (hwmon / "energy1_input").write_text("123456789\n")
+    assert not AmdPower.needed(Amd(sys, environ={}))

@@ -141,7 +141,14 @@ def one_of_each() -> Scenario:
 
 
 def test_every_board_tells_all_it_has_in_our_units_and_nothing_else(nvidia: Nvidia) -> None:
-    boards = nvidia(one_of_each(), "answer = merged(opened())", at=150)
+    boards = nvidia(
+        one_of_each(),
+        """
+        sources = opened()  # but for energy between the moves of a counter, and from power
+        answer = merged({name: sources[name] for name in sources if name not in ("nvidia_edges", "nvidia_power")})
+        """,
+        at=150,
+    )
     assert [board.pop("gpu_index") for board in boards] == [0, 1, 2, 3, 4, 5]
     assert len({board.pop("uuid") for board in boards}) == 6
     assert {board.pop("name"): board for board in boards} == BOARDS
@@ -547,6 +554,8 @@ def test_mig_instances_have_memory_and_size_of_their_own_and_sums_are_right(nvid
 
 def test_boards_without_mig_have_no_source_for_it(nvidia: Nvidia) -> None:
     assert nvidia(Scenario().gpus(1, "A100"), "answer = list(opened())") == [
+        "nvidia_power",
+        "nvidia_edges",
         "nvidia",
         "nvidia_health",
         "nvidia_links",

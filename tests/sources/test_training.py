@@ -1,16 +1,12 @@
 """Following the files of the training processes, and what their lines add up to."""
 
 import json
-import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import quantiles
-
-import pytest
 
 from pulsetrain.snapshot import Event, Sample
 from pulsetrain.sources import Source
-from pulsetrain.sources.training import Steps, Training
+from pulsetrain.sources.training import Training
 
 Read = Callable[[Source], list[Sample]]
 
@@ -39,8 +35,9 @@ def test_half_a_line_waits_for_its_rest_and_a_broken_one_is_skipped(tmp_path: Pa
     write(tmp_path, '{"step": 1, "lo')
     assert read(source) == []
     write(tmp_path, 'ss": 0.5}\n{broken}\n', {"step": 2})
-    assert [sample.values["step"] for sample in read(source)] == [2]
-    assert source.steps.last_loss == 0.5
+    (sample,) = read(source)
+    assert (sample.values["step"], sample.values["loss"]) == (2, 0.5)
+    assert source.seen
     source.close()
 
 
@@ -57,8 +54,6 @@ def test_each_rank_is_a_subject_of_its_own(tmp_path: Path, read: Read) -> None:
     for rank in (0, 1):
         write(tmp_path, {"step": 5 + rank, "step_seconds": 0.1}, rank=rank)
     assert {sample.subject.labels["rank"]: sample.values["step"] for sample in read(source)} == {0: 5, 1: 6}
-    assert source.steps.ranks == {0, 1}
-    assert source.steps.count == 1
     source.close()
 
 
@@ -70,22 +65,3 @@ def test_notes_of_the_recorder_become_events(tmp_path: Path) -> None:
     assert isinstance(event, Event)
     assert (event.kind, event.message, event.details["phase"]) == ("phase_begin", "validation begins", "v")
     source.close()
-
-
-def test_quantiles_of_step_times_are_right_to_two_per_cent_however_many_there_are() -> None:
-    chance = random.Random(1)
-    times = [chance.lognormvariate(-3, 1) for _ in range(20_000)]
-    steps = Steps()
-    for number, seconds in enumerate(times):
-        steps.add({"step": number, "step_seconds": seconds})
-    exact = quantiles(times, n=20)
-    assert steps.quantile(0.5) == pytest.approx(exact[9], rel=0.025)
-    assert steps.quantile(0.95) == pytest.approx(exact[18], rel=0.025)
-    assert Steps().quantile(0.5) is None
-
-
-def test_a_loss_that_is_no_number_is_counted_and_does_not_become_the_last() -> None:
-    steps = Steps()
-    steps.add({"step": 1, "loss": 0.5})
-    steps.add({"step": 2, "loss": None, "nonfinite": {"loss": "nan"}})
-    assert (steps.first_loss, steps.last_loss, steps.nonfinite_losses) == (0.5, 0.5, 1)

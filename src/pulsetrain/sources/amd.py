@@ -3,12 +3,15 @@
 import errno
 import os
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pulsetrain.errors import Unavailable
 from pulsetrain.snapshot import Event, Sample, Value
-from pulsetrain.sources import Options, gpus, selection
+from pulsetrain.sources import Options, Source, gpus, selection
+from pulsetrain.sources.polling import Integral, Poller, Sensor
 
 _NAMES = {
     "66a1": "AMD Instinct MI50/MI60",
@@ -55,12 +58,16 @@ _CONSTANT = {
 }
 """Fields that are read once."""
 
+SENSOR = Sensor(update_seconds=0.1, window_seconds=0.025)
+"""AMD does not say how its sensors work: as the least that others do."""
+
 Parse = Callable[[str], float]
 """A file's text as a value; raises ValueError where it is none."""
 
 
-def open_sources(options: Options) -> list["Amd"]:
-    return [Amd(wanted=options.gpus)]
+def open_sources(options: Options) -> list[Source]:
+    amd = Amd(wanted=options.gpus)
+    return [amd, *([AmdPower(amd)] if AmdPower.needed(amd) else [])]
 
 
 class Amd:
@@ -83,14 +90,14 @@ class Amd:
             chosen = selection.select([selection.Device(gpu.index, gpu.uuid, gpu.name) for gpu in all_gpus], wanted)
         if not chosen.indices:
             raise Unavailable(chosen.note)
-        self._gpus = [gpu for gpu in all_gpus if gpu.index in chosen.indices]
+        self.gpus = [gpu for gpu in all_gpus if gpu.index in chosen.indices]
         self._note = chosen.note
 
     def read(self) -> Iterator[Sample | Event]:
         if self._note:
             yield Event("gpus_selected", self._note)
             self._note = ""
-        for gpu in self._gpus:
+        for gpu in self.gpus:
             try:
                 if gpu.card is None:
                     gpu.card = _Card(_find(self._drm, gpu.address))
@@ -111,6 +118,80 @@ class Amd:
         pass
 
 
+class AmdPower:
+    """Energy from power, of the GPUs that have no energy counter; most have none."""
+
+    name = "amd_power"
+    period = None
+
+    def __init__(self, amd: Amd) -> None:
+        self._powers = [_Power(gpu) for gpu in amd.gpus if not _has_counter(gpu)]
+        self._lock = threading.Lock()
+        self._poller = Poller("poll-amd", self._look)
+
+    @staticmethod
+    def needed(amd: Amd) -> bool:
+        return any(not _has_counter(gpu) for gpu in amd.gpus)
+
+    def read(self) -> list[Sample]:
+        with self._lock:
+            for power in self._powers:
+                power.find()
+            now = time.monotonic()
+            known = [(power.gpu.subject, power.energy) for power in self._powers if power.energy is not None]
+            samples = [Sample(subject, energy.values(now)) for subject, energy in known]
+        self._poller.start()
+        return samples
+
+    def close(self) -> None:
+        self._poller.close()
+
+    def _look(self) -> bool:
+        with self._lock:
+            for power in self._powers:
+                power.look()
+        return True
+
+
+class _Power:
+    """The power file of one GPU, and the energy that it adds up to."""
+
+    def __init__(self, gpu: "_Gpu") -> None:
+        self.gpu = gpu
+        self.energy: Integral | None = None
+        """None until power could be read once."""
+        self._file: tuple[Path, Parse] | None = None
+
+    def find(self) -> None:
+        """Look for the file where it is not known: a GPU that comes back may have others."""
+        if self._file is None:
+            files = _candidates(self.gpu.device)
+            candidates = (*files["power_instant_watts"], *files["power_average_watts"])
+            self._file = next((file for file in candidates if _read(*file) is not None), None)
+            if self._file is not None and self.energy is None:
+                self.energy = Integral(SENSOR, _read(*files["power_limit_watts"][0]))
+                self.look()
+
+    def look(self) -> None:
+        if self.energy is not None:
+            watts = _read(*self._file) if self._file is not None else None
+            self.energy.add(time.monotonic(), watts)
+            if watts is None:
+                self._file = None
+
+
+def _has_counter(gpu: "_Gpu") -> bool:
+    return any(_read(*file) is not None for file in _candidates(gpu.device)["energy_joules"])
+
+
+def _read(path: Path, parse: Parse) -> float | None:
+    """What a file says now; None when it says nothing."""
+    try:
+        return parse(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
 _NOT_LISTED = "its driver no longer lists it"
 
 
@@ -124,6 +205,7 @@ class _Gpu:
     def __init__(self, index: int, address: str, device: Path) -> None:
         self.index = index
         self.address = address
+        self.device = device
         unique = _text(device / "unique_id")
         self.uuid = f"AMD-{unique if unique.strip('0') else address}"
         self.name = _text(device / "product_name") or _name(_text(device / "device"), _text(device / "revision"))

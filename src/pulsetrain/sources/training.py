@@ -1,21 +1,25 @@
 """The training loop, from the files that the recorders inside the training processes write.
 
-Every process has its own file; they are followed as they grow. A half line waits for its rest.
+Every process has its own file; they are followed as they grow. A half line waits for its rest. A file that is full is
+continued in another, and may be sealed and gone before we have come to its end: an open one can still be read.
 """
 
-import bisect
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pulsetrain.catalog import METRICS
+from pulsetrain.catalog import METRICS, STEP_BUCKETS, STEP_COUNTS
 from pulsetrain.snapshot import Event, Sample, Severity, Subject, Value
 
 MOST_BYTES = 4 * 2**20
 """Read of one file at one tick; a loop that reports faster than this can be read shows a little late."""
 TEXT_FIELDS = frozenset({"timestamp", "phase", "training"})
+NOT_VALUES = frozenset({"timestamp", "elapsed_seconds", "rank", "nonfinite"})
+NONFINITE = ("nan", "inf", "-inf")
+BUCKETS = (*map(str, STEP_BUCKETS), "+Inf")
 AMOUNTS = frozenset(metric.field for metric in METRICS if metric.table == "training" and metric.kind == "amount")
 
 
@@ -25,44 +29,67 @@ class Training:
     name = "training"
     period = 0.5
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, closed: Callable[[Path], None] | None = None) -> None:
+        """`closed` is called with each file that is full and no longer written."""
         self._folder = folder
+        self._closed = closed
         self._tails: dict[str, _Tail] = {}
-        self.steps = Steps()
+        self.seen = False
+        """Whether anything of a training loop has come."""
 
     def read(self) -> Iterator[Sample | Event]:
         ranks: dict[int, dict[str, Value]] = {}
-        for name in self._names():
-            if name not in self._tails:
-                self._tails[name] = _Tail(self._folder / name)
-            tail = self._tails[name]
+        names = {path.name for path in self._folder.glob("training_metrics_*.jsonl")}
+        for name in names - self._tails.keys():
+            self._tails[name] = _Tail(self._folder / name)
+        for name, tail in sorted(self._tails.items()):
             for line in tail.lines():
-                if "event" in line:
+                if line.get("event") == "training_process":  # the head of a file
+                    self._note_closed(line)
+                elif "event" in line:
                     yield from tail.event(line)
                 else:
-                    self.steps.add(line)
-                    _merge(ranks.setdefault(int(line.get("rank") or 0), {}), line)
+                    self.seen = True
+                    merge(ranks.setdefault(int(line.get("rank") or 0), {}), line)
+            if tail.at_end and name not in names:
+                self._tails.pop(name).close()
         for rank, values in ranks.items():
-            yield Sample(Subject("training", f"rank {rank}", {"rank": rank}), values)
+            yield Sample(subject(rank), values)
 
     def close(self) -> None:
         for tail in self._tails.values():
             tail.close()
 
-    def _names(self) -> list[str]:
-        return sorted(path.name for path in self._folder.glob("training_metrics_*.jsonl"))
+    def _note_closed(self, head: Mapping[str, Any]) -> None:
+        if self._closed and isinstance(head.get("continues"), str):
+            self._closed(self._folder / head["continues"])
 
 
-def _merge(values: dict[str, Value], line: Mapping[str, Any]) -> None:
-    """The last of everything, and the sum of what is an amount."""
+def subject(rank: int) -> Subject:
+    """The subject of a rank's reports."""
+    return Subject("training", f"rank {rank}", {"rank": rank})
+
+
+def merge(values: dict[str, Value], line: Mapping[str, Any]) -> None:
+    """The last of everything, and the sum of what is an amount. Step durations are counted by their length as well."""
     for field, value in line.items():
-        if value is None or field in ("timestamp", "elapsed_seconds", "rank", "nonfinite"):
+        if value is None or field in NOT_VALUES:
             continue
         before = values.get(field)
         if field in AMOUNTS and isinstance(before, int | float) and isinstance(value, int | float):
             values[field] = before + value
         else:
             values[field] = value
+    if isinstance(odd := line.get("nonfinite"), dict):
+        values.update({field: float(what) for field, what in odd.items() if what in NONFINITE and field not in AMOUNTS})
+    if isinstance(seconds := line.get("step_seconds"), int | float):
+        _count(values, BUCKETS[bisect_left(STEP_BUCKETS, seconds)])
+
+
+def _count(values: dict[str, Value], bucket: str) -> None:
+    counts = values.setdefault(STEP_COUNTS.field, {})
+    assert isinstance(counts, dict)
+    counts[bucket] = counts.get(bucket, 0) + 1
 
 
 class _Tail:
@@ -70,10 +97,12 @@ class _Tail:
         self._file = path.open("rb")
         self._rest = b""
         self._decoder = msgspec.json.Decoder(dict[str, Any])
+        self.at_end = False
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        data = self._rest + self._file.read(MOST_BYTES)
-        *whole, self._rest = data.split(b"\n")
+        data = self._file.read(MOST_BYTES)
+        self.at_end = not data
+        *whole, self._rest = (self._rest + data).split(b"\n")
         for line in whole:
             try:
                 yield self._decoder.decode(line)
@@ -81,8 +110,6 @@ class _Tail:
                 continue  # cut off by a kill; the reader of the run counts it
 
     def event(self, line: Mapping[str, Any]) -> Iterator[Event]:
-        if line["event"] == "training_process":
-            return  # the head of a file
         severity: Severity = line["severity"] if line.get("severity") in ("info", "warning", "error") else "info"
         known = {"timestamp", "elapsed_seconds", "event", "severity", "message"}
         details = {key: value for key, value in line.items() if key not in known}
@@ -90,65 +117,3 @@ class _Tail:
 
     def close(self) -> None:
         self._file.close()
-
-
-class Steps:
-    """What the step lines of a run add up to, in memory that does not grow with it."""
-
-    _BOUNDS = tuple(1e-6 * 1.02**power for power in range(1250))
-    """Step times are counted in classes two per cent wide, from a microsecond to half a day."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.first_loss: float | None = None
-        self.last_loss: float | None = None
-        self.nonfinite_losses = 0
-        self.last_step: float | None = None
-        self.total_steps: float | None = None
-        self.epoch: float | None = None
-        self.ranks: set[int] = set()
-        self.sums: dict[str, float] = {}
-        self.mfu_sum, self.mfu_count = 0.0, 0
-        self._classes: dict[int, int] = {}
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        """Take in a line; only those about a step count, and of several ranks the first alone."""
-        rank = int(line.get("rank") or 0)
-        self.ranks.add(rank)
-        if rank != min(self.ranks):
-            return
-        self._loss(line)
-        self.epoch = line.get("epoch") or self.epoch
-        self.total_steps = line.get("total_steps") or self.total_steps
-        if line.get("step") is not None:
-            self.last_step = max(self.last_step or 0, line["step"])
-        seconds = line.get("step_seconds")
-        if seconds is None:
-            return
-        self.count += 1
-        place = bisect.bisect_left(self._BOUNDS, seconds)
-        self._classes[place] = self._classes.get(place, 0) + 1
-        for field in AMOUNTS:
-            if line.get(field) is not None:
-                self.sums[field] = self.sums.get(field, 0.0) + line[field]
-        if line.get("mfu_ratio") is not None:
-            self.mfu_sum += line["mfu_ratio"]
-            self.mfu_count += 1
-
-    def quantile(self, share: float) -> float | None:
-        """Step time that this share of the steps stayed within, to two per cent."""
-        wanted = share * self.count
-        seen = 0
-        for place in sorted(self._classes):
-            seen += self._classes[place]
-            if seen >= wanted:
-                return self._BOUNDS[min(place, len(self._BOUNDS) - 1)]
-        return None
-
-    def _loss(self, line: Mapping[str, Any]) -> None:
-        loss = line.get("loss")
-        if loss is not None:
-            self.first_loss = loss if self.first_loss is None else self.first_loss
-            self.last_loss = loss
-        elif "loss" in (line.get("nonfinite") or {}):
-            self.nonfinite_losses += 1

@@ -289,11 +289,8 @@ _LAYOUT = {
 
 
 def _power_usage(gpu: Gpu) -> Call:
-    """The older power call: a mean over a second from Ampere on, except on GA100; before that, the power of now."""
-    architecture = gpu.ask(pynvml.nvmlDeviceGetArchitecture) or 0
-    capability = gpu.ask(pynvml.nvmlDeviceGetCudaComputeCapability)
-    averaged = architecture >= pynvml.NVML_DEVICE_ARCH_AMPERE and tuple(capability or ()) != (8, 0)
-    field = "power_average_watts" if averaged else "power_instant_watts"
+    """The older power call."""
+    field = "power_average_watts" if usage_is_average(gpu) else "power_instant_watts"
     function = getattr(pynvml.nvmlLib, POWER_USAGE)
     milliwatts = c_uint()
     handle, pointer = gpu.handle, byref(milliwatts)
@@ -305,6 +302,17 @@ def _power_usage(gpu: Gpu) -> Call:
         return code
 
     return call
+
+
+def usage_is_average(gpu: Gpu) -> bool:
+    """Whether the older power call gives a mean over a second: from Ampere on, except on GA100."""
+    architecture = gpu.ask(pynvml.nvmlDeviceGetArchitecture) or 0
+    return architecture >= pynvml.NVML_DEVICE_ARCH_AMPERE and not is_ga100(gpu)
+
+
+def is_ga100(gpu: Gpu) -> bool:
+    """A100 and A30, whose power sensor is not that of other Ampere boards."""
+    return tuple(gpu.ask(pynvml.nvmlDeviceGetCudaComputeCapability) or ()) == (8, 0)
 
 
 class _Xids:
