@@ -1,16 +1,20 @@
-"""What tests share: recorded machine trees, the NVML test library, and a reader that checks the catalogue."""
+"""What tests share: recorded machine trees, the NVML test library, run folders, a reader that checks the catalogue."""
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from pulsetrain import catalog
+from pulsetrain.runs.folder import Host, Run, RunFolder
 from pulsetrain.snapshot import Event, Sample
 from pulsetrain.sources import Source
 
@@ -67,3 +71,37 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec.loader.exec_module(module)
     library: Path = module.build(tmp_path_factory.mktemp("nvml"))
     return library.parent if library.is_file() else library
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
+    """Write a run folder: `make_run(gpu=[{...}, ...], training=[...], status="finished")`; each line gets its times."""
+
+    def make(
+        id: str = "20261116-120000-test-0000", host_name: str = "vm", home: Path = tmp_path, **given: Any
+    ) -> RunFolder:
+        folder = RunFolder(home / id)
+        folder.host_folder(host_name).mkdir(parents=True, exist_ok=True)
+        tables = {
+            table: given.pop(table)
+            for table in ("gpu", "mig", "host", "process", "training", "events")
+            if table in given
+        }
+        start = datetime(2026, 11, 16, 12, tzinfo=UTC)
+        about: dict[str, Any] = {
+            "name": "test",
+            "start": start,
+            "status": "finished",
+            "hosts": {host_name: Host()},
+        } | given
+        for table, lines in tables.items():
+            name = "events.jsonl" if table == "events" else f"{table}_metrics_20261116_120000.jsonl"
+            with (folder.host_folder(host_name) / name).open("w") as file:
+                for number, line in enumerate(lines):
+                    elapsed = line.get("elapsed_seconds", float(number))
+                    time = (start + timedelta(seconds=elapsed)).isoformat(timespec="milliseconds")[:-6] + "Z"
+                    file.write(json.dumps({"timestamp": time, "elapsed_seconds": elapsed} | line) + "\n")
+        folder.save(Run(id=id, **about))
+        return folder
+
+    return make

@@ -15,12 +15,16 @@ FILE_NAME = "pulsetrain.toml"
 class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What the file may say: the long options, with _ for -."""
 
+    carbon_region: str | None = None
+    charge: Literal["all", "used"] | None = None
     dir: str | None = None
     gpus: str | None = None
     interval: float | None = None
     log_format: Literal["text", "json"] | None = None
     log_level: Literal["debug", "info", "warning", "error"] | None = None
     name: str | None = None
+    price: str | None = None
+    pue: float | None = None
     quiet: bool | None = None
     simulate: str | None = None
     tags: dict[str, str] = {}

@@ -19,6 +19,8 @@ from pulsetrain.sources import Source
 log = logging.getLogger(__name__)
 
 Consumer = Callable[[Snapshot], None]
+Stage = Callable[[Snapshot], Snapshot]
+"""Adds to a snapshot what follows from it and from those before."""
 
 HOST = Subject("host", "")
 HUNG_AFTER_SECONDS = 5.0
@@ -117,10 +119,15 @@ class Sampler:
         consumers: Sequence[Consumer] = (),
         clock: Clock | None = None,
         started: float | None = None,
+        stage: Stage | None = None,
     ) -> None:
-        """`started` is when elapsed time began, on the monotonic clock; now, unless somebody counts already."""
+        """`started` is when elapsed time began, on the monotonic clock; now, unless somebody counts already.
+
+        What all consumers get has gone through the `stage`.
+        """
         self.interval = interval
         self._consumers = list(consumers)
+        self._stage = stage
         self._clock = clock or Clock()
         self._done: queue.SimpleQueue[_Reading] = queue.SimpleQueue()
         self._readers = [_Reader(source, self._done) for source in sources]
@@ -196,7 +203,8 @@ class Sampler:
         idle = {reader for reader in self._readers if reader.asked is None}
         for reader in idle:
             reader.ask(tick)
-        self._emit(self._snapshot(tick, arrived + self._collect(idle, LAST_TICK_SECONDS)))
+        snapshot = self._snapshot(tick, arrived + self._collect(idle, LAST_TICK_SECONDS))
+        self._emit(snapshot._replace(last=True))
 
     def _now(self) -> _Tick:
         tick = _Tick(self._clock.time(), self._clock.monotonic() - self._start.elapsed)
@@ -295,6 +303,12 @@ class Sampler:
         return Snapshot(tick.time, tick.elapsed, tuple(merged.values()), tuple(events))
 
     def _emit(self, snapshot: Snapshot) -> None:
+        if self._stage:
+            try:
+                snapshot = self._stage(snapshot)
+            except Exception:
+                log.exception("pulsetrain has a fault: %r failed and is switched off", self._stage)
+                self._stage = None
         for consumer in list(self._consumers):
             try:
                 consumer(snapshot)

@@ -14,7 +14,7 @@ class Metric:
     """One declared metric. The catalogue holds them all."""
 
     table: str
-    """The kind of line it stands in: gpu, mig, host, process, training."""
+    """The kind of line it stands in: gpu, mig, host, process, training, account."""
     field: str
     """Its name in that line."""
     name: str
@@ -69,3 +69,5 @@ class Snapshot(NamedTuple):
     """Seconds since the sampler started, from a monotonic clock."""
     samples: tuple[Sample, ...]
     events: tuple[Event, ...] = ()
+    last: bool = False
+    """Whether no more will come."""

@@ -126,7 +126,7 @@ def test_runs_are_listed_shown_and_removed_after_asking(pulsetrain: Pulsetrain, 
     listed = pulsetrain("runs")
     assert "first" in listed.stdout and "1x L4 (simulated)" in listed.stdout
     assert [run["name"] for run in json.loads(pulsetrain("runs", "--json").stdout)] == ["first", "second"]
-    shown = json.loads(pulsetrain("runs", "show", "first", "--json").stdout)
+    shown = json.loads(pulsetrain("report", "first", "--json").stdout)
     assert shown["run"]["status"] == "finished" and shown["summary"]["gpus"][0]["simulated"] is True
     assert pulsetrain("runs", "remove", "first", stdin="n\n").returncode == 130
     assert len(list((home / "runs").iterdir())) == 2
@@ -138,8 +138,8 @@ def test_damaged_lines_are_left_out_and_counted(pulsetrain: Pulsetrain, home: Pa
     pulsetrain("run", "-q", "--simulate", "1xL4", "--", "sleep", "1")
     file = next((home / "runs").glob("*/*/gpu_metrics_*.jsonl"))
     file.write_bytes(file.read_bytes() + b'{"timestamp":"2026-11-16T01:3\n\x00\xff\n{"half')
-    shown = pulsetrain("runs", "show", "last")
-    assert "3 lines could not be read" in shown.stdout
+    shown = pulsetrain("report", "last")
+    assert "3 damaged lines could not be read" in shown.stdout
     assert shown.returncode == 0
 
 
@@ -211,7 +211,7 @@ def test_options_come_before_the_environment_before_the_file(
     )
 
     def name_of_last_run() -> str:
-        return str(json.loads(pulsetrain("runs", "show", "last", "--json").stdout)["run"]["name"])
+        return str(json.loads(pulsetrain("report", "last", "--json").stdout)["run"]["name"])
 
     assert pulsetrain("run", "--", "true").stderr == ""
     assert name_of_last_run() == "file"

@@ -61,7 +61,7 @@ def test_the_summary_tells_gpus_energy_and_where_the_run_is(pulsetrain: Pulsetra
     assert done.stdout == ""
     assert "finished after 1." in done.stderr
     assert "0 L4 (simulated)" in done.stderr and "1 L4 (simulated)" in done.stderr
-    assert "(simulated), CPU" in done.stderr
+    assert " J simulated, CPU" in done.stderr
     assert str(only_run(home)) in done.stderr
 
 
@@ -266,7 +266,7 @@ def test_when_pulsetrain_is_killed_the_command_goes_on_and_the_run_is_said_to_ha
         time.sleep(0.1)
     process.stdout.close()
     assert len(table(home, "gpu_metrics")) >= 2
-    shown = pulsetrain("runs", "show", "last")
+    shown = pulsetrain("report", "last")
     assert "cut off" in shown.stdout and "0 L4 (simulated)" in shown.stdout
 
 

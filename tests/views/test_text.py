@@ -1,8 +1,11 @@
 """Figures, bars and tables as text."""
 
 import io
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pulsetrain.views import text
 
@@ -71,10 +74,79 @@ def test_durations(seconds: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("joules", "shown"), [(None, "-"), (490, "490 J"), (7200, "2.00 Wh"), (36e4, "100 Wh"), (72e5, "2.00 kWh")]
+    ("joules", "shown"),
+    [
+        (None, "-"),
+        (0, "0 J"),
+        (2.5e-7, "0.250 µJ"),
+        (0.0123, "12.3 mJ"),
+        (4.56, "4.56 J"),
+        (490, "490 J"),
+        (7200, "2.00 Wh"),
+        (36e4, "100 Wh"),
+        (72e5, "2.00 kWh"),
+        (4.4e9, "1,222 kWh"),
+    ],
 )
 def test_energy_in_joules_then_watt_hours(joules: float | None, shown: str) -> None:
     assert text.energy(joules) == shown
+
+
+def test_a_part_is_told_in_the_unit_of_its_whole() -> None:
+    assert text.energy(360, whole=7200) == "0.100 Wh"
+    assert text.energy(0, whole=7200) == "0 Wh"
+    assert text.energy(360, whole=0) == "360 J"
+
+
+@pytest.mark.parametrize(
+    ("grams", "shown"),
+    [(None, "-"), (0, "0 g"), (0.0123, "12.3 mg"), (48.44, "48.4 g"), (1500, "1.50 kg"), (2.5e6, "2.50 t")],
+)
+def test_emissions_take_the_unit_that_fits(grams: float | None, shown: str) -> None:
+    assert text.grams(grams) == shown
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "shown"),
+    [
+        (None, "USD", "-"),
+        (0, "USD", "0.00 USD"),
+        (0.00123, "EUR", "0.00123 EUR"),
+        (12.345, "", "12.35"),
+        (1234.5, "USD", "1,234.50 USD"),
+    ],
+)
+def test_a_short_run_is_not_free(amount: float | None, currency: str, shown: str) -> None:
+    assert text.money(amount, currency) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "shown"),
+    [
+        (100, None, ""),
+        (0, 1, ""),
+        (100, 0, " ± 0.1 %"),
+        (100, 0.04, " ± 0.1 %"),
+        (100, 1.23, " ± 1.2 %"),
+        (100, 40, " ± 40 %"),
+        (100, 250, " ± over 100 %"),
+    ],
+)
+def test_a_bound_stands_behind_a_figure_where_one_is_known(value: float, error: float | None, shown: str) -> None:
+    assert text.bound(value, error) == shown
+
+
+@given(st.floats(1e-9, 1e12))
+def test_energy_can_be_read_back_to_half_a_percent(joules: float) -> None:
+    figure, unit = text.energy(joules).replace(",", "").split()
+    scale = {"µJ": 1e-6, "mJ": 1e-3, "J": 1, "Wh": 3600, "kWh": 3.6e6}[unit]
+    assert float(figure) * scale == pytest.approx(joules, rel=0.00501)
+
+
+def test_long_facts_are_wrapped_on_a_terminal_and_not_in_a_pipe(terminal: Callable[[int], text.Style]) -> None:
+    words = " ".join(["word"] * 20)
+    assert text.wrap(words, terminal(40), 8) == "\n        ".join([" ".join(["word"] * 6)] * 3 + ["word word"])
+    assert text.wrap(words, text.PLAIN, 8) == words
 
 
 def test_tables_align_coloured_cells_and_leave_empty_columns_out(colour: text.Style) -> None:
@@ -89,5 +161,26 @@ def test_lines_are_cropped_to_columns_and_colours_end(colour: text.Style) -> Non
     assert cropped.endswith("\x1b[0m")
 
 
+def test_spare_columns_go_one_by_one_until_a_table_fits(terminal: Callable[[int], text.Style]) -> None:
+    row = ("name", "a" * 10, "b" * 10, "c" * 10)
+    for columns, shown in ((40, "abc"), (39, "ac"), (27, "c"), (10, "c")):
+        (_, line) = text.table(("h",) * 4, [row], terminal(columns), "llll", spare=(2, 1))
+        assert [letter for letter in "abc" if letter * 10 in line] == list(shown)
+
+
 def test_parts_flow_into_lines() -> None:
     assert text.flow(["aaaa", "", "bbb", "cc"], 9) == ["aaaa  bbb", "cc"]
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (None, "-"),
+        (0.0, "0.00 EUR"),
+        (1234.5, "1,234.50 EUR"),
+        (0.00314159, "0.00314 EUR"),
+    ],
+)
+def test_money_is_shown_to_the_cent_and_small_amounts_to_three_digits(amount: float | None, shown: str) -> None:
+    assert text.money(amount, "EUR") == shown
+    assert text.money(amount, "") == shown.removesuffix(" EUR")

@@ -1,7 +1,6 @@
 """`pulsetrain attach`: watch and record a process that already runs, until it ends. `pulsetrain.init` calls it."""
 
 import signal
-import sys
 import threading
 from datetime import UTC, datetime
 
@@ -19,6 +18,7 @@ LOOK_SECONDS = 0.5
 @options.recording
 @options.interval
 @options.machine
+@options.account
 @options.quiet
 @options.json_output
 @options.logs
@@ -29,6 +29,7 @@ def attach(
     directory: str | None,
     interval: float,
     machine: Options,
+    account: options.Accounting,
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -40,13 +41,11 @@ def attach(
     import psutil
 
     from pulsetrain.cli import logs
-    from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
+    from pulsetrain.cli.session import Recording, Session, default_name, end_lines, to_terminal, warn_of_broken
     from pulsetrain.errors import UsageError
     from pulsetrain.runs.folder import Home
     from pulsetrain.sources import open_sources
     from pulsetrain.sources.job import Job
-    from pulsetrain.views.summary import summary_lines
-    from pulsetrain.views.text import Style
 
     try:
         process = psutil.Process(pid)
@@ -57,7 +56,7 @@ def attach(
     warn_of_broken(opened)
     run_name = name or default_name(command)
     folder = Home.find(directory).create(run_name, datetime.now(UTC))
-    recording = Recording(folder, run_name, command, interval, tag)
+    recording = Recording(folder, run_name, command, interval, tag, account.of_new())
     logs.configure(run_id=recording.run.id)
     job = Job()
     job.watch(pid)
@@ -79,7 +78,7 @@ def attach(
     while not stop.wait(LOOK_SECONDS) and process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
         pass
     session.stop()
-    summary = recording.finish("finished", None)
+    recording.finish("finished", None)
     if not quiet:
-        to_terminal(summary_lines(recording.run, summary, str(recording.folder.path), Style(sys.stderr)))
+        to_terminal(end_lines(recording))
     return 0

@@ -9,7 +9,7 @@ from pulsetrain.cli import options
 NEXT = """
 What to try next:
   pulsetrain runs                        the recorded runs
-  pulsetrain runs show last              this one again, with its events
+  pulsetrain report                      this one again, in full; --html for charts
   pulsetrain sample                      this machine now
   pulsetrain watch                       this machine, live
   pulsetrain doctor                      what works here and what is missing

@@ -1,12 +1,16 @@
 """Options that several commands share."""
 
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from pulsetrain.cli import logs as log_lines
+from pulsetrain.runs.folder import Account
 from pulsetrain.sources import Options
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -51,6 +55,102 @@ def machine(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*args: Any, gpus: str | None, simulate: str | None, **others: Any) -> Any:
         return function(*args, machine=Options(gpus=gpus, simulate=simulate), **others)
+
+    return call
+
+
+def _region(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Known before anything starts; '' lists all and ends."""
+    from pulsetrain import intensity
+    from pulsetrain.views.text import Style, table
+
+    if value == "":
+        head = ("--carbon-region", "where", "what")
+        click.echo("\n".join(table(head, intensity.choices(), Style(sys.stdout), "lll")))
+        ctx.exit()
+    if value:
+        intensity.find(value)
+    return value
+
+
+def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Known before anything starts; '' lists all and ends."""
+    from pulsetrain.insight import prices
+    from pulsetrain.views.text import Style, table
+
+    if value is None:
+        return None
+    known = prices.load_prices()
+    if value == "":
+        rows = [
+            (spec, f"{price:.3f} {currency}/h", str(day or ""))
+            for spec, price, currency, day in prices.price_rows(known)
+        ]
+        click.echo("\n".join(table(("--price", "", "looked up"), rows, Style(sys.stdout), "lrl")))
+        click.echo(f"or {prices.FORMS}; your own list: {prices.own_file()}")
+        ctx.exit()
+    prices.parse_price(value, known)
+    return value
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """How a run is to be counted: what was said now, and what the settings file says."""
+
+    said: Account
+    settings: Account
+
+    def of_new(self) -> Account:
+        return self.said.over(self.settings)
+
+    def of_recorded(self, recorded: Account) -> Account:
+        """What a run was recorded with stands before a settings file that may have changed since."""
+        return self.said.over(recorded).over(self.settings)
+
+
+def _source(name: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(name)
+
+
+def account(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--carbon-region, --price, --pue and --charge, handed on as one argument `account`."""
+
+    @click.option(
+        "--carbon-region",
+        envvar="PULSETRAIN_CARBON_REGION",
+        metavar="REGION",
+        callback=_region,
+        help="Whose electricity it is: DE, 'South England', gcp:europe-west4, ...; '' lists them.",
+    )
+    @click.option(
+        "--price",
+        envvar="PULSETRAIN_PRICE",
+        metavar="PRICE",
+        callback=_price,
+        help="What it costs: '0.30 EUR/kWh', '2.50 USD/GPUh', gcp:g2-standard-4@us-central1, ...; '' lists them.",
+    )
+    @click.option(
+        "--pue",
+        type=click.FloatRange(1.0, 10.0),
+        envvar="PULSETRAIN_PUE",
+        metavar="FACTOR",
+        help="Power usage effectiveness of the building, to count its cooling too.",
+    )
+    @click.option(
+        "--charge",
+        type=click.Choice(["all", "used"]),
+        envvar="PULSETRAIN_CHARGE",
+        help="Count the energy of all watched GPUs, or of those that the command's processes used.",
+    )
+    @wraps(function)
+    def call(
+        *args: Any, carbon_region: str | None, price: str | None, pue: float | None, charge: Any, **others: Any
+    ) -> Any:
+        given = {"carbon_region": carbon_region, "price": price, "pue": pue, "charge": charge}
+        from_file = {name for name in given if _source(name) is ParameterSource.DEFAULT_MAP}
+        said = Account(**{name: value for name, value in given.items() if name not in from_file})
+        settings = Account(**{name: value for name, value in given.items() if name in from_file})
+        return function(*args, account=Accounting(said, settings), **others)
 
     return call
 

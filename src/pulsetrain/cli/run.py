@@ -1,7 +1,6 @@
 """`pulsetrain run`: start a command, watch it, and end with a short summary."""
 
 import os
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the jo
 @options.recording
 @options.interval
 @options.machine
+@options.account
 @options.quiet
 @click.option("--no-instrument", is_flag=True, help="Leave the command's training loop alone.")
 @click.option("--run-id", metavar="ID", help="One run for all hosts that share the folder and say the same id.")
@@ -33,6 +33,7 @@ def run(
     directory: str | None,
     interval: float,
     machine: Options,
+    account: options.Accounting,
     quiet: bool,
     no_instrument: bool,
     run_id: str | None,
@@ -45,13 +46,11 @@ def run(
         pulsetrain run --name resnet50 -- python train.py --epochs 90
     """
     from pulsetrain.cli import child, instrument, logs
-    from pulsetrain.cli.session import Recording, Session, default_name, to_terminal, warn_of_broken
+    from pulsetrain.cli.session import Recording, Session, default_name, end_lines, to_terminal, warn_of_broken
     from pulsetrain.runs.folder import Home, host_name
     from pulsetrain.sources import open_sources
     from pulsetrain.sources.job import Job
     from pulsetrain.training import process
-    from pulsetrain.views.summary import summary_lines
-    from pulsetrain.views.text import Style
 
     child.check(command)
     watched = child.Child(command)
@@ -64,7 +63,7 @@ def run(
         opened.close()
         return _follow(watched, folder, host.started, not no_instrument)
     warn_of_broken(opened)
-    recording = Recording(folder, run_name, command, interval, tag, new=new)
+    recording = Recording(folder, run_name, command, interval, tag, account.of_new(), new=new)
     logs.configure(run_id=recording.run.id)
     job = Job()
     session = Session(opened, [job], interval, recording)
@@ -78,10 +77,10 @@ def run(
         recording.finish("failed", error.exit_code)
         raise
     session.stop()
-    summary = recording.finish(ended.status, ended.exit_code)
+    recording.finish(ended.status, ended.exit_code)
     if not quiet:
-        lines = summary_lines(recording.run, summary, str(recording.folder.path), Style(sys.stderr))
-        if summary.training is None:
+        lines = end_lines(recording)
+        if not recording.training.seen:
             lines.append(f"no training metrics: {instrument.why_nothing(command, not no_instrument)}")
         if ended.signal == "SIGKILL":
             lines.append(f"hint    {OOM_HINT}")

@@ -7,18 +7,23 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
 from pulsetrain import __version__
 from pulsetrain.cli import logs
-from pulsetrain.insight.summary import Summary, Totals
-from pulsetrain.runs.folder import Host, Run, RunFolder, host_name
+from pulsetrain.runs.folder import Account, Host, Run, RunFolder, host_name
+from pulsetrain.runs.sealing import Sealer
 from pulsetrain.runs.writer import Writer
 from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.snapshot import Snapshot
 from pulsetrain.sources import Opened, Source
 from pulsetrain.sources.training import Training
+
+if TYPE_CHECKING:
+    from pulsetrain.insight.ledger import Ledger
+    from pulsetrain.intensity import Recorder
 
 
 class Recording:
@@ -31,6 +36,7 @@ class Recording:
         command: Sequence[str],
         interval: float,
         tags: dict[str, str],
+        account: Account,
         *,
         new: bool = True,
     ) -> None:
@@ -48,22 +54,26 @@ class Recording:
             tags=tags,
             start=self.start,
             interval_seconds=interval,
+            account=account,
             hosts={host_name(): self.host},
         )
         self.host_folder = self.folder.host_folder(host_name())
-        self._writer = Writer(self.host_folder, self.start)
-        self.training = Training(self.host_folder)
-        self.totals = Totals(host_name(), self.training.steps)
+        sealer = Sealer(self.host_folder)
+        self._writer = Writer(self.host_folder, self.start, closed=sealer.add)
+        self.training = Training(self.host_folder, closed=sealer.add)
         self._save()
+        self._carbon = _carbon(self.folder, account, self.start)
+        self.ledger = _ledger(account, self._carbon)
 
     def __call__(self, snapshot: Snapshot) -> None:
         self._writer(snapshot)
-        self.totals(snapshot)
         if not self.host.gpus:
             self._note_gpus(snapshot)
 
-    def finish(self, status: str, exit_code: int | None) -> Summary:
+    def finish(self, status: str, exit_code: int | None) -> None:
         self._writer.close()
+        if self._carbon:
+            self._carbon.stop()
         self.run.end = datetime.now(UTC)
         self.run.status = status
         self.run.exit_code = exit_code
@@ -72,7 +82,6 @@ class Recording:
             self._save()
         except OSError as error:
             logs.log.warning("the end of the run could not be written to %s: %s", self.folder.path, error.strerror)
-        return self.totals.result()
 
     def _note_gpus(self, snapshot: Snapshot) -> None:
         labels = [sample.subject.labels for sample in snapshot.samples if sample.subject.table == "gpu"]
@@ -109,12 +118,26 @@ class Session:
 
     def start(self) -> None:
         started = self.recording.started if self.recording else None
-        self._sampler = Sampler(self._sources, self._interval, self._consumers, started=started)
+        stage = self.recording.ledger if self.recording else None
+        self._sampler = Sampler(self._sources, self._interval, self._consumers, started=started, stage=stage)
         self._sampler.start()
 
     def stop(self) -> None:
         if self._sampler:
             self._sampler.stop()
+
+
+def end_lines(recording: Recording) -> list[str]:
+    """The short report at the end of a run. It reads the run's files; if that fails, the run itself went well."""
+    from pulsetrain.insight.report import make_report
+    from pulsetrain.views.summary import summary_lines
+    from pulsetrain.views.text import Style
+
+    try:
+        return summary_lines(make_report(recording.folder), Style(sys.stderr))
+    except Exception as error:  # noqa: BLE001 - the command's exit code matters more than our report
+        logs.log.debug("the report failed", exc_info=error)
+        return [f"recorded in {recording.folder.path}, but the report of it failed: {error}"]
 
 
 def warn_of_broken(opened: Opened) -> None:
@@ -128,6 +151,25 @@ def why_no_gpu(opened: Opened) -> str:
     """The lines of a table without GPUs."""
     broken = [str(error) for error in opened.unavailable.values() if error.broken]
     return "\n".join(broken) or "none found (pulsetrain doctor tells more)"
+
+
+def _carbon(folder: RunFolder, account: Account, start: datetime) -> "Recorder | None":
+    """The carbon intensities of the run, looked up beside it."""
+    if not account.carbon_region:
+        return None
+    from pulsetrain import intensity
+
+    recorder = intensity.Recorder(folder.path, intensity.find(account.carbon_region), start)
+    recorder.start()
+    return recorder
+
+
+def _ledger(account: Account, carbon: "Recorder | None") -> "Ledger":
+    from pulsetrain.insight.ledger import Ledger
+    from pulsetrain.insight.prices import load_prices, parse_price
+
+    price = parse_price(account.price, load_prices()) if account.price else None
+    return Ledger(price=price, pue=account.pue or 1.0, record=lambda: carbon.record if carbon else None)
 
 
 def _this_host(started: float) -> Host:

@@ -16,6 +16,7 @@ from pulsetrain.sources import Options
 @options.recording
 @options.interval
 @options.machine
+@options.account
 @options.json_output
 @options.quiet
 @options.logs
@@ -26,6 +27,7 @@ def watch(
     directory: str | None,
     interval: float,
     machine: Options,
+    account: options.Accounting,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -44,9 +46,8 @@ def watch(
         warn_of_broken(opened)
     recording = None
     if record:
-        recording = Recording(
-            Home.find(directory).create(name or "watch", datetime.now(UTC)), name or "watch", [], interval, tag
-        )
+        folder = Home.find(directory).create(name or "watch", datetime.now(UTC))
+        recording = Recording(folder, name or "watch", [], interval, tag, account.of_new())
         logs.configure(run_id=recording.run.id)
     session = Session(opened, [], interval, recording)
     stop = threading.Event()

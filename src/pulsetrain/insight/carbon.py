@@ -104,6 +104,14 @@ def account(
     return carbon, ""
 
 
+def intensity_at(record: Record, moment: datetime) -> float | None:
+    """Grams for each kWh at a moment: of its slot, else of the latest near before it, else what holds for all times."""
+    before = [slot for slot in record.slots if slot.start <= moment and slot.end > moment - NEAR]
+    if before:
+        return max(before, key=lambda slot: slot.start).grams_per_kwh
+    return record.provider.fixed.grams_per_kwh if record.provider.fixed else None
+
+
 def fill(slots: Sequence[Slot], start: datetime, end: datetime) -> tuple[list[Slot], list[str]]:
     """Slots that cover a stretch of time without a hole, and a note for each hole that its neighbours had to fill."""
     covered: list[Slot] = []

@@ -1,8 +1,11 @@
 """Plain text for terminals: figures with their units, bars, tables, colours. No library: it is drawn on every tick."""
 
+import io
+import math
 import os
 import re
 import shutil
+import textwrap
 import unicodedata
 from collections.abc import Sequence
 from typing import TextIO
@@ -40,10 +43,22 @@ class Style:
         return self(drawn, *names) + self("·" * (width - len(drawn)), "dim")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], style: Style, align: str) -> list[str]:
-    """Lines of an aligned table. `align` has one letter for each column: l or r. Empty columns are left out."""
+PLAIN = Style(io.StringIO())
+"""For text that is no terminal's: a file, a page."""
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], style: Style, align: str, spare: Sequence[int] = ()
+) -> list[str]:
+    """Lines of an aligned table. `align` has one letter for each column: l or r. Empty columns are left out.
+
+    On a terminal that is too narrow, so are the `spare` ones, one after the other until it fits.
+    """
     shown = [column for column in range(len(head)) if any(visible(row[column]) for row in rows) or not rows]
     widths = {c: max(len_visible(text) for text in (head[c], *(row[c] for row in rows))) for c in shown}
+    for column in spare:
+        if style.terminal and column in shown and sum(widths[c] + 2 for c in shown) - 2 > style.width:
+            shown.remove(column)
     lines = [style("  ".join(_pad(head[c], widths[c], align[c]) for c in shown).rstrip(), "dim")]
     lines += ["  ".join(_pad(row[c], widths[c], align[c]) for c in shown).rstrip() for row in rows]
     return lines
@@ -58,6 +73,14 @@ def flow(parts: Sequence[str], width: int) -> list[str]:
         else:
             lines.append(part)
     return lines
+
+
+def wrap(text: str, style: Style, indent: int) -> str:
+    """On a terminal, a text in lines that fit, those after the first set in by `indent`; words stay whole."""
+    if not style.terminal:
+        return text
+    lines = textwrap.wrap(text, max(20, style.width - indent), break_long_words=False, break_on_hyphens=False)
+    return ("\n" + " " * indent).join(lines)
 
 
 def crop(line: str, width: int) -> str:
@@ -139,11 +162,56 @@ def milliseconds(seconds: float | None) -> str:
     return f"{1000 * seconds:.{2 if seconds < 0.01 else 0}f} ms"
 
 
-def energy(joules: float | None) -> str:
-    """Joules up to a kilojoule, then watt-hours, as on a bill."""
+def energy(joules: float | None, whole: float | None = None) -> str:
+    """Joules up to a kilojoule, then watt-hours, as on a bill. A part is told in the unit of its `whole`."""
     if joules is None:
         return ABSENT
-    if joules < 1000:
-        return f"{joules:.0f} J"
-    wh = joules / 3600
-    return f"{wh:.2f} Wh" if wh < 10 else f"{wh:.0f} Wh" if wh < 1000 else f"{wh / 1000:.2f} kWh"
+    size = abs(joules if whole is None else whole)
+    units = (
+        (3.6e6, 999.5 * 3600, "kWh"),
+        (3600.0, 1000.0, "Wh"),
+        (1.0, 1.0, "J"),
+        (1e-3, 1e-3, "mJ"),
+        (1e-6, 0.0, "µJ"),
+    )
+    scale, unit = next((scale, unit) for scale, least, unit in units if size >= least) if size else (1.0, "J")
+    return f"{_significant(joules / scale)} {unit}"
+
+
+def grams(value: float | None) -> str:
+    """A mass of CO2 equivalents, in the unit that fits."""
+    if value is None:
+        return ABSENT
+    if abs(value) >= 999.5e3:
+        return f"{_significant(value / 1e6)} t"
+    if abs(value) >= 999.5:
+        return f"{_significant(value / 1e3)} kg"
+    return f"{_significant(value)} g" if value == 0 or abs(value) >= 0.1 else f"{_significant(1e3 * value)} mg"
+
+
+def money(amount: float | None, currency: str) -> str:
+    """Cents from one unit on, three digits below, so that a short run is not free."""
+    if amount is None:
+        return ABSENT
+    text = f"{amount:,.2f}" if amount == 0 or abs(amount) >= 1 else _significant(amount)
+    return f"{text} {currency}".rstrip()
+
+
+def bound(value: float, error: float | None) -> str:
+    """` ± 1.2 %`, to stand behind a figure; empty where nobody can say how far it is off."""
+    if error is None or value <= 0:
+        return ""
+    share = 100 * error / value
+    if share > 100:
+        return " ± over 100 %"
+    if share < 0.1:
+        return " ± 0.1 %"
+    return f" ± {share:.1f} %" if share < 9.95 else f" ± {share:.0f} %"
+
+
+def _significant(value: float) -> str:
+    """At least three digits that mean something, and never an exponent: 0.00123, 12.3, 1,234."""
+    if value == 0:
+        return "0"
+    decimals = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{max(0, decimals)}f}"
