@@ -1,0 +1,58 @@
+"""`pulsetrain compare`: runs side by side, what differs, and why."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from pulsetrain.cli import options
+from pulsetrain.errors import PulsetrainError, UsageError
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(short_help="Put runs side by side, and say why they differ.")
+@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@options.json_output
+@click.option("--html", type=_FILE, metavar="FILE", help="Write one page with charts that can be mailed.")
+@click.option("--png", type=_FILE, metavar="FILE", help="Write the charts as a figure for a paper.")
+@options.directory
+def compare(runs: tuple[str, ...], as_json: bool, html: Path | None, png: Path | None, directory: str | None) -> None:
+    """Put runs side by side: figures, differences from the first run, which of them are real, and why.
+
+    A RUN is an id or the start of one, a name, a path, or `last`. Runs of different length compare well: figures are
+    told by step and by sample, without the warm-up.
+    """
+    if len(runs) < 2:
+        raise UsageError("a comparison needs two runs or more.", hint="List them: pulsetrain runs")
+    from pulsetrain.insight.compare import compare as compare_sides
+    from pulsetrain.insight.compare.sides import load_sides
+    from pulsetrain.runs.folder import Home
+    from pulsetrain.views.compare.text import compare_lines
+    from pulsetrain.views.text import Style
+
+    home = Home.find(directory)
+    sides = load_sides([home.resolve(run) for run in runs])
+    comparison = compare_sides(sides)
+    if html:
+        from pulsetrain.views.compare.html import compare_html
+
+        _write(html, compare_html(comparison, sides).encode())
+    if png:
+        from pulsetrain.views.compare.panels import compare_png
+
+        _write(png, compare_png(sides))
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(comparison), indent=2))
+        return
+    click.echo("\n".join(compare_lines(comparison, Style(sys.stdout))))
+    for path in filter(None, (html, png)):
+        click.echo(f"written: {path}")
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise PulsetrainError(f"{path} cannot be written: {error.strerror}.") from None
