@@ -36,6 +36,7 @@ TABLES = {
     "mig": ("MIG instances", "`mig_metrics_*.jsonl`: one line for each instance, apart from the lines of its GPU."),
     "host": ("The machine", "`host_metrics_*.jsonl`: one line for each tick."),
     "training": ("The training loop", "`training_metrics_*.jsonl`: one line for each report of the training."),
+    "account": ("What a run has used", "`account_metrics_*.jsonl`: one line every 15 seconds, and one at the end."),
     "process": ("Processes", "`process_metrics_*.jsonl`: one line for each process, every 2 to 5 seconds."),
 }
 """Title and file of each table of the catalogue."""

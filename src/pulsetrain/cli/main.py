@@ -7,6 +7,7 @@ started and 127 when it does not exist.
 import io
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -21,8 +22,12 @@ COMMANDS = {
     "attach": "Watch a process that already runs.",
     "watch": "Watch this machine until stopped.",
     "sample": "Show this machine once.",
-    "runs": "List, show, remove and prune recorded runs.",
-    "report": "Tell what a recorded run did and used.",
+    "runs": "List, remove, prune and seal recorded runs.",
+    "report": "Tell what a recorded run did, used and cost.",
+    "compare": "Put runs side by side, and say why they differ.",
+    "replay": "Show a recorded run as if it were happening.",
+    "query": "Ask recorded runs in SQL.",
+    "export": "Write a recorded run as CSV, Parquet or JSON lines.",
     "doctor": "Say what works here, what does not, and what to do.",
     "demo": "Take a tour on simulated GPUs.",
 }
@@ -67,7 +72,12 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    sys.exit(_call(arguments))
+    code = _call(arguments)
+    if threading.active_count() > 1:  # a driver or a provider that never answers: do not tear modules down under it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _call(arguments: Sequence[str] | None) -> int:
