@@ -29,7 +29,7 @@ from pulsetrain.insight.compare.significance import (
     draw_quantile,
 )
 from pulsetrain.insight.cost import Cost
-from pulsetrain.insight.energy import Energy
+from pulsetrain.insight.energy.figures import Energy
 from pulsetrain.runs.folder import RunFolder
 
 MakeRun = Callable[..., RunFolder]

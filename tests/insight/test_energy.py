@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsetrain.insight.energy import DeviceEnergy, EnergyAccount, Portion, RunEnergy, run_energy, steps_energy
+from pulsetrain.insight.energy.account import EnergyAccount, run_energy, steps_energy
 from pulsetrain.insight.energy.curve import EPOCH, Curve
+from pulsetrain.insight.energy.figures import DeviceEnergy, Portion, RunEnergy
 from pulsetrain.insight.energy.meter import Meter, Readings, curve_of
 from pulsetrain.insight.energy.portions import Phase, Steps, by_epoch, by_phase, by_steps
 from pulsetrain.runs.database import Database

@@ -9,7 +9,7 @@ import pytest
 
 from pulsetrain.insight.carbon import Carbon, CarbonSlot, GreenerStart
 from pulsetrain.insight.cost import Cost
-from pulsetrain.insight.energy import DeviceEnergy, Energy, Portion, RunEnergy
+from pulsetrain.insight.energy.figures import DeviceEnergy, Energy, Portion, RunEnergy
 from pulsetrain.insight.report import Report
 from pulsetrain.insight.summary import GpuSummary, Summary, TrainingSummary
 from pulsetrain.runs.folder import Account, Host, Run

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from pulsetrain.insight.energy import DeviceEnergy, Portion
+from pulsetrain.insight.energy.figures import DeviceEnergy, Portion
 from pulsetrain.insight.report import Report
 from pulsetrain.views import text
 from pulsetrain.views.report import report_lines, report_markdown

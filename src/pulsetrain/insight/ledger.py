@@ -1,17 +1,18 @@
 """What a run has used so far, while it goes on: energy, emissions, money, and what is still to come."""
 
+import math
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pulsetrain.insight import carbon, cost
-from pulsetrain.insight.energy import Meter, Readings, Stretch
-from pulsetrain.insight.energy.gpus import COLUMNS
-from pulsetrain.insight.energy.host import GIB, load_watts, size_watts
+from pulsetrain.insight.energy.lines import COLUMNS, GIB, load_watts, size_watts
 from pulsetrain.insight.prices import Price
 from pulsetrain.intensity import Record
 from pulsetrain.snapshot import Sample, Snapshot, Subject, Value
+
+if TYPE_CHECKING:
+    from pulsetrain.insight.energy.meter import Meter
 
 PERIOD_SECONDS = 15.0
 """Between two entries: adding up 8 GPUs takes some milliseconds."""
@@ -98,7 +99,7 @@ class _Device:
 
     def __init__(self) -> None:
         self.joules = self.idle_seconds = 0.0
-        self._meter = Meter()
+        self._meter: Meter | None = None
         self._lines: list[tuple[float, ...]] = []
 
     def add(self, values: Mapping[str, Value], elapsed: float) -> None:
@@ -106,13 +107,19 @@ class _Device:
             self._lines.append((elapsed, *(_number(values.get(field)) for field in COLUMNS.values())))
 
     def settle(self) -> None:
+        import numpy as np  # now, and not while the command waits to be started
+
+        from pulsetrain.insight.energy.meter import Meter, Readings
+
         if not self._lines:
             return
+        self._meter = self._meter or Meter()
         seconds, *columns = np.array(self._lines).T
         self._lines.clear()
         settled = self._meter.add(Readings(seconds, **dict(zip(COLUMNS, columns, strict=True))))
         self.joules += float(np.sum(settled.joules))
-        self.idle_seconds += float(np.sum(_seconds(settled)[settled.utilization == 0]))
+        if len(settled.joules):
+            self.idle_seconds += float(np.sum(np.diff(settled.times)[settled.utilization == 0]))
 
 
 class _Host:
@@ -182,10 +189,6 @@ class _Progress:
         return (now - began) / (last - first) if last > first else None
 
 
-def _seconds(stretch: Stretch) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    return np.diff(stretch.times) if len(stretch.joules) else np.zeros(0)
-
-
 def _load(values: Mapping[str, Value]) -> float | None:
     cores, load = _known(values.get("cpu_cores")), _known(values.get("cpu_ratio"))
     return load_watts(cores, load) if cores is not None and load is not None else None
@@ -201,4 +204,4 @@ def _known(value: Value) -> float | None:
 
 
 def _number(value: Value) -> float:
-    return float(value) if isinstance(value, int | float) else np.nan
+    return float(value) if isinstance(value, int | float) else math.nan

@@ -10,7 +10,9 @@ from pulsetrain import intensity
 from pulsetrain.insight import carbon, cost
 from pulsetrain.insight.carbon import Carbon
 from pulsetrain.insight.cost import Cost
-from pulsetrain.insight.energy import Curve, EnergyAccount, RunEnergy
+from pulsetrain.insight.energy.account import EnergyAccount
+from pulsetrain.insight.energy.curve import Curve
+from pulsetrain.insight.energy.figures import RunEnergy
 from pulsetrain.insight.prices import load_prices, parse_price
 from pulsetrain.insight.summary import Summary, summarise
 from pulsetrain.runs.database import Database

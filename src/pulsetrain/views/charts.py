@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pulsetrain.insight.carbon import Carbon
-from pulsetrain.insight.energy import total_curve
+from pulsetrain.insight.energy.account import total_curve
 from pulsetrain.insight.report import Report
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from pulsetrain.insight.carbon import Carbon
 from pulsetrain.insight.cost import Cost
-from pulsetrain.insight.energy import DeviceEnergy, Energy
+from pulsetrain.insight.energy.figures import DeviceEnergy, Energy
 from pulsetrain.insight.report import Report
 from pulsetrain.insight.summary import GpuSummary, Summary, TrainingSummary
 from pulsetrain.runs.folder import Run

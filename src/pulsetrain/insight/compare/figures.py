@@ -9,7 +9,7 @@ import msgspec
 from pulsetrain.insight.compare.sides import PARTS, Side, Steps
 from pulsetrain.insight.compare.significance import Difference, Drawn, difference
 from pulsetrain.insight.compare.speed import same_batches
-from pulsetrain.insight.energy import Energy
+from pulsetrain.insight.energy.figures import Energy
 
 JOULES_PER_KWH = 3.6e6
 

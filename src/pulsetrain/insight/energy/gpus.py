@@ -8,23 +8,10 @@ import numpy as np
 from pulsetrain.insight.energy.curve import Clock
 from pulsetrain.insight.energy.device import Device, total_of
 from pulsetrain.insight.energy.figures import DeviceEnergy, Origin
+from pulsetrain.insight.energy.lines import COLUMNS
 from pulsetrain.insight.energy.meter import Findings, Meter, Method, Readings, Stretch, curve_of
 from pulsetrain.runs.database import Array, Database
 from pulsetrain.runs.folder import Run
-
-COLUMNS = {
-    "counter": "energy_joules",
-    "exact": "energy_interpolated_joules",
-    "exact_error": "energy_interpolation_error_joules",
-    "power": "power_draw_watts",
-    "utilization": "utilization_percent",
-    "polled": "polled_energy_joules",
-    "variance": "polled_energy_variance_joules2",
-    "unseen": "polled_energy_unseen_joules",
-    "gap": "polled_energy_gap_seconds",
-    "edge": "polled_energy_edge_joules",
-}
-"""The columns of a meter's readings, in a GPU's lines."""
 
 _WORDS = {Method.COUNTER: "counter", Method.POLLED: "polled power", Method.POWER: "power"}
 MOST_LATE_SECONDS = 1.0

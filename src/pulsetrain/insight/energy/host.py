@@ -1,38 +1,22 @@
 """Energy of CPUs and memory: measured where RAPL can be read, else estimated from load, and assumed from size."""
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
 
 import numpy as np
 
 from pulsetrain.insight.energy.curve import Array, Clock, Curve
 from pulsetrain.insight.energy.device import Device, total_of
 from pulsetrain.insight.energy.figures import DeviceEnergy
+from pulsetrain.insight.energy.lines import GIB, load_watts, size_watts
 from pulsetrain.insight.energy.meter import Meter, Readings, curve_of
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run
 
 RAPL_UPDATE_SECONDS = 0.001
-IDLE_WATTS_PER_CORE, BUSY_WATTS_PER_CORE = 1.0, 4.0
-"""Of a logical core with its share of the package: between large servers (about 1 and 3) and desktops (2 and 8)."""
 LOAD_ERROR_RATIO = 1.0
 """The truth may be nothing that we can tell apart from half, or twice as much."""
-DRAM_WATTS_PER_GIB = 0.3
 DRAM_ERROR_RATIO = 0.7
 """Large modules draw about 0.1 W for a GiB, small ones 0.4 W, and a busy one more."""
-GIB = 2**30
-
-Amount = TypeVar("Amount", float, Array)
-
-
-def load_watts(cores: Amount, load: Amount) -> Amount:
-    """What the CPUs draw at a load from 0 to 1."""
-    return cores * (IDLE_WATTS_PER_CORE + (BUSY_WATTS_PER_CORE - IDLE_WATTS_PER_CORE) * load)
-
-
-def size_watts(gib: Amount) -> Amount:
-    """What so much memory draws."""
-    return DRAM_WATTS_PER_GIB * gib
 
 
 def devices(database: Database, run: Run, clocks: Mapping[str, Clock]) -> Iterator[Device]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pulsetrain.insight.carbon import GreenerStart
-from pulsetrain.insight.energy import DeviceEnergy, Portion
+from pulsetrain.insight.energy.figures import DeviceEnergy, Portion
 from pulsetrain.insight.report import Report
 from pulsetrain.runs.folder import Host, Run
 from pulsetrain.views import phrases
