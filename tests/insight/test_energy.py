@@ -396,3 +396,14 @@ def test_a_run_that_died_counts_as_long_as_it_wrote(make_run: MakeRun) -> None:
     earlier = START - timedelta(hours=1)
     assert beside(make_run, "GPU-0", earlier, None, written=START - timedelta(seconds=1)) == []
     assert len(beside(make_run, "GPU-0", earlier, None, written=START + timedelta(seconds=1))) == 1
+
+
+@pytest.mark.parametrize(("late", "counted"), [(0.3, 0.3), (5.0, 0.0)])
+def test_the_moment_before_the_first_reading_counts_at_its_power_but_not_the_time_a_gpu_was_not_there(
+    make_run: MakeRun, late: float, counted: float
+) -> None:
+    lines = [line | {"elapsed_seconds": line["elapsed_seconds"] + late} for line in gpu_lines(10)]
+    total = only(account(make_run(gpu=lines)).devices, "gpu").total
+    assert total is not None and total.error_joules is not None
+    assert total.joules == pytest.approx(100 * (10 + counted))
+    assert total.error_joules >= 300 * counted  # it may have been anything up to the limit

@@ -1,6 +1,6 @@
 """Energy of GPUs, from their lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,14 @@ def devices(database: Database, run: Run, clocks: dict[str, Clock]) -> list[Devi
     known = {(row["host"], row["gpu_index"]) for row in rows if row["uuid"] is not None}
     rows = [row for row in rows if row["uuid"] is not None or (row["host"], row["gpu_index"]) not in known]
     started = {name: machine.started for name, machine in run.hosts.items()}
-    return [_gpu(database, row, clocks[row["host"]], started.get(row["host"], 0.0)) for row in rows if row["watched"]]
+    return [
+        _gpu(database, row, clocks[row["host"]], started.get(row["host"], 0.0), run.interval_seconds)
+        for row in rows
+        if row["watched"]
+    ]
 
 
-def _gpu(database: Database, row: dict[str, Any], clock: Clock, started: float) -> Device:
+def _gpu(database: Database, row: dict[str, Any], clock: Clock, started: float, interval: float) -> Device:
     columns = {name: column for name, column in COLUMNS.items() if row["polled"] or not column.startswith("polled_")}
     selected = ", ".join(f"{column} AS {name}" for name, column in columns.items())
     lines = database.arrays(
@@ -46,6 +50,7 @@ def _gpu(database: Database, row: dict[str, Any], clock: Clock, started: float) 
     _to_the_tick(lines, started, row["limit_watts"])
     meter = Meter(limit_watts=row["limit_watts"])
     stretches = [meter.add(Readings(**lines)), meter.finish()]
+    stretches = [*_before_the_first(stretches, lines, interval, row["limit_watts"]), *stretches]
     curve = curve_of(stretches, clock, row["limit_watts"])
     figure = DeviceEnergy(
         device="gpu",
@@ -76,6 +81,30 @@ def _to_the_tick(lines: dict[str, Array], started: float, limit_watts: float | N
     power = np.nan_to_num(lines["power"])
     lines["exact"] = lines["exact"] - late * power
     lines["exact_error"] = lines["exact_error"] + late * np.maximum(power, limit_watts or 0)
+
+
+def _before_the_first(
+    stretches: Sequence[Stretch], lines: dict[str, Array], interval: float, limit_watts: float | None
+) -> Iterator[Stretch]:
+    """From the start of the run to the first reading, a few milliseconds as a rule: at the power that it showed."""
+    powers = lines["power"][np.argsort(lines["seconds"])]
+    powers = powers[~np.isnan(powers)]
+    first = next((stretch for stretch in stretches if len(stretch.joules)), None)
+    if first is None or not len(powers) or not 0 < first.times[0] <= interval:
+        return
+    seconds, watts = float(first.times[0]), float(powers[0])
+    slack = float(first.edge[0]) + seconds * max(watts, (np.nan if limit_watts is None else limit_watts) - watts)
+    yield Stretch(
+        times=np.array([0.0, seconds]),
+        edge=np.zeros(2),
+        joules=np.array([watts * seconds]),
+        method=first.method[:1],
+        variance=np.zeros(1),
+        slack=np.array([slack]),
+        power_joules=np.full(1, np.nan),
+        utilization=first.utilization[:1],
+        gap_seconds=np.zeros(1),
+    )
 
 
 def _compare(figure: DeviceEnergy, stretches: Sequence[Stretch]) -> None:
