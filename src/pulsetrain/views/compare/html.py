@@ -3,27 +3,20 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pulsetrain import __version__
 from pulsetrain.insight.compare import Comparison
 from pulsetrain.insight.compare.sides import Side
 from pulsetrain.views.compare.cells import LEGEND, about, cells
 from pulsetrain.views.compare.panels import compare_svgs
+from pulsetrain.views.pages import page
 from pulsetrain.views.plots import palette
 
 
 def compare_html(comparison: Comparison, sides: Sequence[Side]) -> str:
     """The whole page. Text of users is escaped: by the template, and by the charts themselves."""
-    environment = Environment(
-        loader=PackageLoader("pulsetrain.views.compare"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("compare.html.j2").render(
+    return page(
+        "compare",
         comparison=comparison,
         about=about,
         findings=list(zip(comparison.verdicts, comparison.explanations, strict=True)),
@@ -35,5 +28,4 @@ def compare_html(comparison: Comparison, sides: Sequence[Side]) -> str:
         legend=LEGEND,
         light=palette(len(sides)),
         dark=palette(len(sides), dark=True),
-        version=__version__,
     )

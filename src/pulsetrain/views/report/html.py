@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pulsetrain import __version__
 from pulsetrain.insight.report import Report
 from pulsetrain.views import phrases, plots
 from pulsetrain.views.charts import Chart, run_span
+from pulsetrain.views.pages import page
 from pulsetrain.views.report.content import Section, sections
 from pulsetrain.views.text import PLAIN, bound, duration, energy, grams, milliseconds, money, number
 
@@ -36,17 +35,11 @@ def report_html(report: Report, charts: Sequence[Chart]) -> str:
     """The whole page. Text of users is escaped: by the template, and by the charts themselves."""
     span = run_span(report, charts)
     most = max((len(chart.lines) for chart in charts), default=0)
-    environment = Environment(
-        loader=PackageLoader("pulsetrain.views.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     found = sections(report, PLAIN)
     titles = [section.title for section in found]
     found += [Section(title) for title in dict.fromkeys(chart.group for chart in charts) if title not in titles]
-    return environment.get_template("report.html.j2").render(
+    return page(
+        "report",
         report=report,
         outcome=phrases.outcome(report.run),
         good=report.run.status in ("finished", "running"),
@@ -56,9 +49,11 @@ def report_html(report: Report, charts: Sequence[Chart]) -> str:
         columns={section.title: _columns(section) for section in found},
         drawings={section.title: _drawings(section.title, charts, span) for section in found},
         legends={section.title: _shared_legend(section.title, charts) for section in found},
-        palettes={dark: (plots.palette(len(plots.LIGHT), dark), plots.palette(most, dark)) for dark in (False, True)},
+        light=plots.palette(len(plots.LIGHT)),
+        dark=plots.palette(len(plots.LIGHT), dark=True),
+        many_light=plots.palette(most),
+        many_dark=plots.palette(most, dark=True),
         many={chart.group for chart in charts if len(chart.lines) > len(plots.LIGHT)},
-        version=__version__,
     )
 
 
