@@ -18,6 +18,7 @@ demo: .venv/ready
 	@$(BIN)/pulsetrain demo
 
 test: lint .venv-user/ready
+	@.ci/servers
 	$(BIN)/pytest
 
 bench: .venv-bench/ready .venv-user/ready

@@ -42,15 +42,20 @@ def _gpu(database: Database, row: dict[str, Any], clock: Clock, started: float, 
     columns = {name: column for name, column in COLUMNS.items() if row["polled"] or not column.startswith("polled_")}
     selected = ", ".join(f"{column} AS {name}" for name, column in columns.items())
     lines = database.arrays(
-        f"SELECT elapsed_seconds AS seconds, energy_interpolated_monotonic_seconds AS exact_at, {selected} FROM gpu "
+        f"SELECT elapsed_seconds AS seconds, energy_interpolated_monotonic_seconds AS exact_at, "
+        f"coalesce(energy_interpolation_watts, power_draw_watts) AS watts, {selected} FROM gpu "
         "WHERE host = ? AND uuid IS NOT DISTINCT FROM ? AND gpu_index IS NOT DISTINCT FROM ? "
         "AND elapsed_seconds IS NOT NULL",
         [row["host"], row["uuid"], row["gpu_index"]],
     )
-    _to_the_tick(lines, started, row["limit_watts"])
+    watts = lines.pop("watts")
+    _to_the_tick(lines, watts, started, row["limit_watts"])
     meter = Meter(limit_watts=row["limit_watts"])
     stretches = [meter.add(Readings(**lines)), meter.finish()]
-    stretches = [*_before_the_first(stretches, lines, interval, row["limit_watts"]), *stretches]
+    stretches = [
+        *_before_the_first(stretches, watts[np.argsort(lines["seconds"])], interval, row["limit_watts"]),
+        *stretches,
+    ]
     curve = curve_of(stretches, clock, row["limit_watts"])
     figure = DeviceEnergy(
         device="gpu",
@@ -73,21 +78,20 @@ def _gpu(database: Database, row: dict[str, Any], clock: Clock, started: float, 
     return Device(figure, curve)
 
 
-def _to_the_tick(lines: dict[str, Array], started: float, limit_watts: float | None) -> None:
+def _to_the_tick(lines: dict[str, Array], watts: Array, started: float, limit_watts: float | None) -> None:
     """Take the exact counter back to the time of its line, a little before it was looked at."""
     late = lines.pop("exact_at") - started - lines["seconds"]
     # Times in lines are rounded to milliseconds. Where it is not known when elapsed time began, nothing can be told.
     late = np.where(np.abs(late) < MOST_LATE_SECONDS, np.maximum(late, 0.001), 0.001)
-    power = np.nan_to_num(lines["power"])
+    power = np.nan_to_num(watts)
     lines["exact"] = lines["exact"] - late * power
     lines["exact_error"] = lines["exact_error"] + late * np.maximum(power, limit_watts or 0)
 
 
 def _before_the_first(
-    stretches: Sequence[Stretch], lines: dict[str, Array], interval: float, limit_watts: float | None
+    stretches: Sequence[Stretch], powers: Array, interval: float, limit_watts: float | None
 ) -> Iterator[Stretch]:
     """From the start of the run to the first reading, a few milliseconds as a rule: at the power that it showed."""
-    powers = lines["power"][np.argsort(lines["seconds"])]
     powers = powers[~np.isnan(powers)]
     first = next((stretch for stretch in stretches if len(stretch.joules)), None)
     if first is None or not len(powers) or not 0 < first.times[0] <= interval:

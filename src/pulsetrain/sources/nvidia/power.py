@@ -165,6 +165,7 @@ class CounterEdges(NvmlSource):
             {
                 "energy_interpolated_joules": round(joules, 3),
                 "energy_interpolation_error_joules": round(error, 3),
+                "energy_interpolation_watts": round(watch.moves[0].rise_joules / update_seconds, 3),
                 # On a busy machine this is some milliseconds after the tick, of which only the sampler knows.
                 "energy_interpolated_monotonic_seconds": round(begin, 6),
             },
@@ -180,10 +181,14 @@ class Move(NamedTuple):
     before_joules: float
     after_joules: float
 
+    @property
+    def rise_joules(self) -> float:
+        return self.after_joules - self.before_joules
+
 
 def interpolate(move: Move, at: float, update_seconds: float, limit_watts: float | None) -> tuple[float, float]:
     """Energy at a moment before a move, and how far it may be off: power need not have been even between two moves."""
-    rise = move.after_joules - move.before_joules
+    rise = move.rise_joules
     ahead = min(max(0.0, move.at - at), update_seconds)
     joules = move.after_joules - rise * ahead / update_seconds
     mean_watts = rise / update_seconds
