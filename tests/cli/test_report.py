@@ -13,6 +13,9 @@ import pytest
 import yaml
 from tests.intensity.servers import Server, uk_answer
 
+from pulsetrain.insight.report import make_report
+from pulsetrain.runs.folder import RunFolder
+
 Pulsetrain = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -148,3 +151,11 @@ def test_a_run_that_still_goes_on_is_reported_so_far(
     assert found["run"]["status"] == "running"
     assert found["summary"]["gpus"][0]["samples"] >= 1
     assert found["damaged_lines"] == 0
+
+
+def test_mean_power_is_the_energy_by_time_whatever_the_ticks_happened_to_see(
+    make_run: Callable[..., RunFolder],
+) -> None:
+    gpu = {"gpu_index": 0, "uuid": "GPU-1", "name": "Test", "up": 1, "power_draw_watts": 400.0}
+    run = make_run(gpu=[gpu | {"energy_joules": 250.0 * second} for second in range(11)], host=[{}] * 11)
+    assert make_report(run).summary.gpus[0].power_watts_mean == pytest.approx(250)

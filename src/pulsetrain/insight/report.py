@@ -49,6 +49,7 @@ def make_report(folder: RunFolder, account: Account | None = None, *, refresh_ca
         summary = summarise(database)
         meters = EnergyAccount(database, run, charge=account.charge or "all")
         energy = meters.energy(pue=account.pue or 1.0, others=_beside(folder))
+        _set_mean_power(summary, energy)
         emitted, no_carbon = _carbon(folder, account, energy, meters.curve, refresh_carbon)
         paid, no_cost = _cost(run, account, summary, energy)
         return Report(
@@ -66,6 +67,14 @@ def make_report(folder: RunFolder, account: Account | None = None, *, refresh_ca
         )
     finally:
         database.close()
+
+
+def _set_mean_power(summary: Summary, energy: RunEnergy) -> None:
+    """The mean power of a GPU is its energy by time: readings at ticks may miss what lies between them."""
+    joules = {(device.host, device.gpu_index): device.total.joules for device in energy.devices if device.total}
+    for gpu in summary.gpus:
+        if (gpu.host, gpu.gpu_index) in joules and summary.seconds > 0 and not gpu.lost_samples:
+            gpu.power_watts_mean = joules[gpu.host, gpu.gpu_index] / summary.seconds
 
 
 def _events(database: Database) -> list[dict[str, Any]]:
