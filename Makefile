@@ -19,7 +19,7 @@ demo: .venv/ready
 
 test: lint .venv-user/ready
 	@.ci/servers
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3 --dist worksteal
 
 bench: .venv-bench/ready .venv-user/ready
 	.venv-bench/bin/python -m benchmarks
@@ -36,6 +36,7 @@ format: .venv/ready
 
 docs: .venv/ready
 	$(BIN)/python docs/generate.py --pictures
+	$(BIN)/python -m dashboards
 
 lock: .venv/ready
 	$(BIN)/pip install --quiet uv
