@@ -14,12 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from pulsetrain import catalog
+from pulsetrain.alerts.prometheus import expression, render_alertmanager, render_rules
+from pulsetrain.alerts.recording import RECORDINGS
+from pulsetrain.alerts.rules import ALERTS
+from pulsetrain.alerts.thresholds import Thresholds
 from pulsetrain.cli.main import cli
 from pulsetrain.config import Config
 from pulsetrain.demo import train
@@ -122,12 +126,75 @@ def _settable(contexts: list[click.Context]) -> list[list[str]]:
     return list(rows.values())
 
 
+TOPICS = {
+    "machine": "GPUs and machines",
+    "waste": "Waste",
+    "training": "The training loop",
+    "budget": "Budgets",
+    "watching": "The watching itself",
+}
+"""Title of each topic of alerts."""
+
+
+def alerts_page() -> Iterator[str]:
+    """The page as it stands, with its tables written anew."""
+    tables = {"alerts": _alerts, "thresholds": _thresholds, "recordings": _recordings}
+    lines = iter((DOCS / "alerts.md").read_text(encoding="utf-8").splitlines())
+    for line in lines:
+        yield line
+        if table := re.match(r"<!-- (\w+): written by", line):
+            yield ""
+            yield from tables[table[1]]()
+            yield ""
+            yield next(line for line in lines if line == "<!-- end -->")
+
+
+def _alerts() -> Iterator[str]:
+    values: dict[str, Any] = {name: name for name in Thresholds.__struct_fields__}
+    named = Thresholds(**values)  # in the place of each value, its name
+    for number, (topic, title) in enumerate(TOPICS.items()):
+        if number:
+            yield ""
+        yield f"### {title}"
+        yield ""
+        alerts = [alert for alert in ALERTS if alert.topic == topic]
+        rows = [[a.name, a.severity, _code(expression(a, named)), a.hold, a.help] for a in alerts]
+        yield from _table(["alert", "severity", "fires when", "for", "what to do"], rows)
+
+
+def _thresholds() -> Iterator[str]:
+    described = msgspec.json.schema(Thresholds)["$defs"]["Thresholds"]["properties"]
+    rows = [[f"`{name}`", _default(about["default"]), about["description"]] for name, about in described.items()]
+    yield from _table(["threshold", "default", "what it is"], rows)
+
+
+def _default(value: float | str | None) -> str:
+    return f"{value:g}" if isinstance(value, float) else value or ""
+
+
+def _recordings() -> Iterator[str]:
+    rows = [[f"`{r.name}`", r.help, _code(r.expression)] for r in RECORDINGS]
+    yield from _table(["series", "what it is", "query"], rows)
+
+
+def _code(expression: str) -> str:
+    """PromQL within a table."""
+    return f"`{' '.join(expression.split())}`".replace("|", r"\|")
+
+
 def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
     for row in (head, ["---"] * len(head), *rows):
         yield f"| {' | '.join(row)} |"
 
 
-PAGES: dict[str, Callable[[], Iterator[str]]] = {"metrics.md": metrics_page, "commands.md": commands_page}
+RULES = "../src/pulsetrain/deploy/prometheus"
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
+    "metrics.md": metrics_page,
+    "commands.md": commands_page,
+    "alerts.md": alerts_page,
+    f"{RULES}/rules.yml": lambda: iter(render_rules().splitlines()),
+    f"{RULES}/alertmanager.yml": lambda: iter(render_alertmanager().splitlines()),
+}
 
 
 def picture_of_run(folder: Path) -> str:
@@ -246,7 +313,7 @@ def generate(check: bool, pictures: bool) -> None:
             stale.append(name)
             if not check:
                 path.write_text(text, encoding="utf-8")
-                click.echo(f"docs/{name}")
+                click.echo(path.resolve().relative_to(DOCS.parent))
     if check and stale:
         raise click.ClickException(f"stale: {', '.join(stale)}. Write them anew: python docs/generate.py")
     if pictures and not check:
