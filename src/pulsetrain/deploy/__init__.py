@@ -1,0 +1,1 @@
+"""What runs beside pulsetrain: the stack of servers, dashboards, rules."""
