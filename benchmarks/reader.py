@@ -23,8 +23,8 @@ MEAN_POWER = "SELECT gpu_index, avg(power_draw_watts) AS watts FROM gpu GROUP BY
 
 def run(machine: Machine, quick: bool) -> Report:
     lines, week = machine.folder / "lines", machine.folder / "week"
-    recorded = _record(lines, SEGMENT_BYTES // (10 if quick else 1))
-    sealing_ms = _make_week(lines, week, recorded, QUICK_TICKS if quick else TICKS)
+    recorded = record(lines, SEGMENT_BYTES // (10 if quick else 1))
+    sealing_ms = make_week(lines, week, recorded, QUICK_TICKS if quick else TICKS)
     rounds = 3 if quick else 5
     contestants, notes = here(("week", "lines", "pandas"), {"pandas": "pandas"})
     answers: dict[str, list[dict[str, float]]] = {name: [] for name in contestants}
@@ -58,7 +58,7 @@ def run(machine: Machine, quick: bool) -> Report:
     return Report(results, notes)
 
 
-def _record(folder: Path, size: int) -> int:
+def record(folder: Path, size: int) -> int:
     """Lines of simulated GPUs, as the writer writes them, until there are so many bytes. Returns the ticks."""
     tick = 0
     source = Simulated("8xH100", clock=lambda: float(tick))
@@ -75,7 +75,7 @@ def _record(folder: Path, size: int) -> int:
     return tick
 
 
-def _make_week(lines: Path, week: Path, recorded: int, ticks: int) -> float:
+def make_week(lines: Path, week: Path, recorded: int, ticks: int) -> float:
     """A run of so many ticks: the recorded lines sealed again and again, each time later, and once as they are.
 
     Returns how many milliseconds it took to seal them.

@@ -1,7 +1,7 @@
 """The present state of a machine, kept up from snapshots."""
 
 from pulsetrain.live import HOLD_SECONDS, Live
-from pulsetrain.snapshot import Sample, Snapshot, Subject, Value
+from pulsetrain.snapshot import Event, Label, Sample, Snapshot, Subject, Value
 
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0})
 
@@ -39,3 +39,35 @@ def test_a_subject_that_shows_nothing_new_is_gone() -> None:
     live(at(0, up=1))
     live(Snapshot(1.8e9, HOLD_SECONDS + 1, ()))
     assert list(live.table("gpu")) == []
+
+
+def test_what_is_newly_said_of_a_subject_is_kept() -> None:
+    live = Live()
+    said: list[dict[str, Label]] = [{"pid": 7}, {"pid": 7, "run": "r1"}]
+    for elapsed, labels in enumerate(said):
+        live(Snapshot(1.8e9, elapsed, (Sample(Subject("process", "7", labels), {"threads": 1}),)))
+    (state,) = live.table("process")
+    assert state.subject.labels["run"] == "r1"
+
+
+def test_what_a_run_says_of_itself_stands_until_it_says_something_else() -> None:
+    live = Live()
+    training, account = Subject("training", "rank 0", {"rank": 0}), Subject("account", "")
+    for elapsed, samples in ((0.0, 32), (300.0, 16)):
+        live(
+            Snapshot(
+                1.8e9, elapsed, (Sample(training, {"loss": 0.5, "samples": samples}), Sample(account, {"cost": 1}))
+            )
+        )
+    live(at(900, up=1))
+    (state,) = live.table("training")
+    assert (state.number("loss"), state.totals["samples"]) == (0.5, 48)
+    assert next(live.table("account")).number("cost") == 1
+
+
+def test_events_are_counted_and_the_last_xid_of_a_gpu_is_known() -> None:
+    live = Live()
+    for xid in (31, 79):
+        live(Snapshot(1.8e9, 0.0, (), (Event("xid", "XID", "error", {"uuid": "GPU-1", "xid": xid}),)))
+    assert live.events == {("xid", "error"): 2}
+    assert live.xids == {"GPU-1": 79}

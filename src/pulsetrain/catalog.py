@@ -80,6 +80,7 @@ METRICS: tuple[Metric, ...] = (
         "counter",
     ),
     _gpu("energy_interpolation_error_joules", "joules", "How far that may be off, above or below."),
+    _gpu("energy_interpolation_watts", "watts", "Power at that moment, from the move of the counter around it."),
     _gpu(
         "energy_interpolated_monotonic_seconds",
         "seconds",
@@ -306,7 +307,7 @@ DATA_AGE = Metric(
     by="data",
 )
 EVENTS = Metric(
-    "events", "events", "pulsetrain_events_total", "counter", "events", "Events since pulsetrain started.", by="kind"
+    "events", "events", "pulsetrain_events_total", "counter", "events", "Events so far.", by="kind"
 )
 EXPORTED = (STEP_COUNTS, TRAINING_VALUE, GPU_INFO, MIG_INFO, RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS)
 """What exporters make of lines, events and run.json. They stand in no line, so no file and no table has them."""

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from pulsetrain.catalog import METRICS, STEP_COUNTS
-from pulsetrain.snapshot import Snapshot, Subject, Value
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 
 HOLD_SECONDS = 12.0
 """A value of a slow source stands so long after it was read; a subject that shows nothing new for so long is gone."""
@@ -68,30 +68,48 @@ class Live:
         self.elapsed = 0.0
         self.events: Counter[tuple[str, str]] = Counter()
         """How often each kind of event has come, with each severity."""
-        self._states: dict[Subject, State] = {}
+        self.xids: dict[str, int] = {}
+        """The last XID error of each GPU, by its UUID."""
+        self._tables: dict[str, dict[Subject, State]] = defaultdict(dict)
 
     def __call__(self, snapshot: Snapshot) -> None:
         self.time, self.elapsed = snapshot.time, snapshot.elapsed
-        self.events.update((event.kind, event.severity) for event in snapshot.events)
+        for event in snapshot.events:
+            self._note(event)
         for sample in snapshot.samples:
-            state = self._states.get(sample.subject)
-            if state is None:
-                state = self._states[sample.subject] = State(sample.subject)
-            state.update(sample.values, snapshot.elapsed)
-            if sample.subject.table == "training":
-                state.add_up(sample.values)
+            self._take(sample, snapshot.elapsed)
         horizon = snapshot.elapsed - HOLD_SECONDS
-        for state in list(self._states.values()):
-            if state.subject.table in HELD_TABLES:
-                continue
+        for table, states in self._tables.items():
+            if table not in HELD_TABLES:
+                self._forget(states, horizon)
+
+    def _take(self, sample: Sample, elapsed: float) -> None:
+        subject, values = sample
+        states = self._tables[subject.table]
+        state = states.get(subject)
+        if state is None:
+            state = states[subject] = State(subject)
+        state.subject = subject  # what is said of it may be new
+        state.update(values, elapsed)
+        if subject.table == "training":
+            state.add_up(values)
+
+    def _forget(self, states: dict[Subject, State], horizon: float) -> None:
+        for state in list(states.values()):
             if state.seen < horizon:
-                del self._states[state.subject]
+                del states[state.subject]
             else:
                 state.forget(horizon)
 
+    def _note(self, event: Event) -> None:
+        self.events[event.kind, event.severity] += 1
+        uuid, xid = event.details.get("uuid"), event.details.get("xid")
+        if isinstance(uuid, str) and isinstance(xid, int):
+            self.xids[uuid] = xid
+
     def table(self, table: str) -> Iterator[State]:
         """The subjects of a table: GPUs by index, others in the order in which they were first seen."""
-        found = [state for state in self._states.values() if state.subject.table == table]
+        found = self._tables.get(table, {}).values()
         return iter(sorted(found, key=lambda state: int(state.subject.labels.get("gpu_index") or 0)))
 
     @property

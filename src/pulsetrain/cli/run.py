@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 import click
 
 from pulsetrain.cli import options
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.sources import Options
 
 if TYPE_CHECKING:
     from pulsetrain.cli.child import Child
+    from pulsetrain.outputs.push.target import Target
     from pulsetrain.runs.folder import RunFolder
 
 JOB_ID_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
@@ -22,6 +24,8 @@ OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the jo
 @options.interval
 @options.machine
 @options.account
+@options.prometheus
+@options.push
 @options.quiet
 @click.option("--no-instrument", is_flag=True, help="Leave the command's training loop alone.")
 @click.option("--run-id", metavar="ID", help="One run for all hosts that share the folder and say the same id.")
@@ -34,6 +38,8 @@ def run(
     interval: float,
     machine: Options,
     account: options.Accounting,
+    exporting: options.Exporting,
+    push: "list[Target]",
     quiet: bool,
     no_instrument: bool,
     run_id: str | None,
@@ -62,11 +68,19 @@ def run(
     if host is not None:  # another rank's pulsetrain watches this machine already
         opened.close()
         return _follow(watched, folder, host.started, not no_instrument)
+    try:
+        exporter = exporting.listen(interval)
+    except PulsetrainError:
+        if new:
+            folder.remove()
+        raise
     warn_of_broken(opened)
     recording = Recording(folder, run_name, command, interval, tag, account.of_new(), new=new)
     logs.configure(run_id=recording.run.id)
     job = Job()
     session = Session(opened, [job], interval, recording)
+    session.export(exporter, quiet=quiet)
+    session.push(push, exporting.names)
     session.add(logs.log_events)
     session.start()
     environment = instrument.environment(recording.folder, recording.start, recording.started, not no_instrument)
@@ -75,9 +89,11 @@ def run(
     except child.CannotStart as error:
         session.stop()
         recording.finish("failed", error.exit_code)
+        session.send_rest()
         raise
     session.stop()
     recording.finish(ended.status, ended.exit_code)
+    session.send_rest()
     if not quiet:
         lines = end_lines(recording)
         if not recording.training.seen:

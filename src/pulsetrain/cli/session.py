@@ -4,7 +4,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +22,12 @@ from pulsetrain.sources import Opened, Source
 from pulsetrain.sources.training import Training
 
 if TYPE_CHECKING:
+    from pulsetrain.cli.pushing import Pushing
     from pulsetrain.insight.ledger import Ledger
     from pulsetrain.intensity import Recorder
+    from pulsetrain.outputs.prometheus import Exporter
+    from pulsetrain.outputs.push.target import Target
+    from pulsetrain.runs.node import Node
 
 
 class Recording:
@@ -111,20 +115,55 @@ class Session:
         self._sources = [*opened.sources, *extra, *([recording.training] if recording else [])]
         self._interval = interval
         self._sampler: Sampler | None = None
+        self._pushing: Pushing | None = None
+        self._exporter: Exporter | None = None
+        self._node: Node | None = None
 
     def add(self, consumer: Consumer) -> None:
         """Give snapshots to a view as well; before `start`."""
         self._consumers.append(consumer)
+
+    def export(self, exporter: "Exporter | None", *, quiet: bool, node: "Node | None" = None) -> None:
+        """Let Prometheus see what is read, and say where; before `start`."""
+        if exporter is None:
+            return
+        from pulsetrain.outputs.families import facts_of
+
+        run = self.recording.run if self.recording else None
+        exporter.start({"host": host_name()} | ({"run": run.id} if run else {}), facts_of(run) if run else None)
+        self._exporter, self._node = exporter, node
+        self._consumers.append(exporter if node is None else lambda snapshot: exporter(node.attributed(snapshot)))
+        if not quiet:
+            to_terminal([f"metrics for Prometheus at {exporter.url}/metrics"])
+
+    def push(self, targets: "Sequence[Target]", names: Collection[str]) -> None:
+        """Send what is read to servers as well; before `start`."""
+        if targets:
+            from pulsetrain.cli.pushing import Pushing
+
+            self._pushing = Pushing(targets, names, self.recording)
+            self._consumers += self._pushing.consumers
 
     def start(self) -> None:
         started = self.recording.started if self.recording else None
         stage = self.recording.ledger if self.recording else None
         self._sampler = Sampler(self._sources, self._interval, self._consumers, started=started, stage=stage)
         self._sampler.start()
+        if self._node:
+            self._node.start()
 
     def stop(self) -> None:
         if self._sampler:
             self._sampler.stop()
+        if self._node:
+            self._node.stop()
+        if self._exporter:
+            self._exporter.close()
+
+    def send_rest(self) -> None:
+        """Send to servers what is left, for a few seconds; after the end of the run has been written."""
+        if self._pushing:
+            self._pushing.stop()
 
 
 def end_lines(recording: Recording) -> list[str]:

@@ -33,15 +33,17 @@ class Training:
         """`closed` is called with each file that is full and no longer written."""
         self._folder = folder
         self._closed = closed
-        self._tails: dict[str, _Tail] = {}
+        self._tails: dict[str, Tail] = {}
         self.seen = False
         """Whether anything of a training loop has come."""
+        self.newest_seconds = 0.0
+        """When the newest report was made, in elapsed time of the run."""
 
     def read(self) -> Iterator[Sample | Event]:
         ranks: dict[int, dict[str, Value]] = {}
         names = {path.name for path in self._folder.glob("training_metrics_*.jsonl")}
         for name in names - self._tails.keys():
-            self._tails[name] = _Tail(self._folder / name)
+            self._tails[name] = Tail(self._folder / name)
         for name, tail in sorted(self._tails.items()):
             for line in tail.lines():
                 if line.get("event") == "training_process":  # the head of a file
@@ -50,6 +52,7 @@ class Training:
                     yield from tail.event(line)
                 else:
                     self.seen = True
+                    self._note_time(line)
                     merge(ranks.setdefault(int(line.get("rank") or 0), {}), line)
             if tail.at_end and name not in names:
                 self._tails.pop(name).close()
@@ -59,6 +62,15 @@ class Training:
     def close(self) -> None:
         for tail in self._tails.values():
             tail.close()
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether the last reading came to the end of every file."""
+        return all(tail.at_end for tail in self._tails.values())
+
+    def _note_time(self, line: Mapping[str, Any]) -> None:
+        if isinstance(seconds := line.get("elapsed_seconds"), int | float):
+            self.newest_seconds = max(self.newest_seconds, seconds)
 
     def _note_closed(self, head: Mapping[str, Any]) -> None:
         if self._closed and isinstance(head.get("continues"), str):
@@ -92,7 +104,9 @@ def _count(values: dict[str, Value], bucket: str) -> None:
     counts[bucket] = counts.get(bucket, 0) + 1
 
 
-class _Tail:
+class Tail:
+    """A file of JSON lines, followed as it grows."""
+
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._rest = b""

@@ -1,0 +1,208 @@
+"""What a scrape costs: the agent of a node with eight H100 and four runs, beside Prometheus' own node exporter."""
+
+import asyncio
+import gzip
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import psutil
+from tests.nvml.scenario import Scenario
+
+from benchmarks.processes import ROOT, Machine, cpu_seconds, end, memory_kb, spread
+from benchmarks.results import Limit, Report, Result
+from pulsetrain.runs.folder import Host, Run, RunFolder, host_name
+
+RUNS, RANKS, STEPS_A_SECOND = 4, 2, 10
+PAUSE_SECONDS = 1.1
+"""Longer than a tick, so that every scrape finds new readings: nothing comes from memory."""
+WINDOW_SECONDS = 20.0
+"""A whole number of every cadence of ours."""
+MOST_MILLISECONDS = 3.0
+AT_ONCE = 200
+HEADERS = {
+    "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+    "Accept-Encoding": "gzip",
+}
+"""As Prometheus asks."""
+
+
+def run(machine: Machine, quick: bool) -> Report:
+    from tests.servers import NodeExporter, eventually, free_port
+
+    if shutil.which(NodeExporter.name) is None:
+        return Report([], [f"scrape: {NodeExporter.name} is not installed"])
+    port = free_port()
+    runs = _Runs(machine.folder / "scraped")
+    command = [sys.executable, "-m", "pulsetrain", "watch", "--quiet", "--prometheus-port", str(port)]
+    scenario = Scenario().gpus(8, "H100").pcie_latency(20)
+    environment = machine.environment(scenario) | {"PYTHONPATH": str(ROOT)}
+    agent = subprocess.Popen([*command, "--runs", str(runs.folder)], cwd=machine.folder, env=environment)
+    try:
+        with NodeExporter(machine.folder / "node-exporter") as node_exporter:
+            url = f"http://127.0.0.1:{port}"
+            assert eventually(lambda: _Client(url).series(b"training_loss") == RUNS * RANKS)
+            ours, peer = _Client(url), _Client(node_exporter.url)
+            time.sleep(WINDOW_SECONDS / 2)
+            return _measure(agent.pid, ours, peer, runs, rounds=1 if quick else 4)
+    finally:
+        end([agent])
+        runs.close()
+
+
+def _measure(pid: int, ours: "_Client", peer: "_Client", runs: "_Runs", rounds: int) -> Report:
+    beside = _pid_of_listener(peer)
+    cpu: list[float] = []
+    peer_cpu: list[float] = []
+    for _ in range(rounds):
+        idle = _window(pid, runs, lambda: None)
+        scraped = _window(pid, runs, ours.scrape)
+        cpu.append((scraped.cpu - idle.cpu) / scraped.scrapes)
+        window = _window(beside, runs, peer.scrape)
+        peer_cpu.append(window.cpu / window.scrapes)
+    series, peer_series = ours.series(), peer.series()
+    errors = asyncio.run(_at_once(ours))
+    notes = [
+        f"scrape: {series} series of ours, {peer_series} of {peer.name}; {ours.last_bytes / 1024:.0f} KiB zipped; "
+        f"RSS of the agent {memory_kb(pid)['Rss'] / 1024:.0f} MB",
+    ]
+    figures = [1e6 * seconds / series for seconds in cpu]
+    theirs = [1e6 * seconds / peer_series for seconds in peer_cpu]
+    millis = sorted(1e3 * seconds for seconds in ours.seconds)
+    peer_millis = sorted(1e3 * seconds for seconds in peer.seconds)
+    results = [
+        Result("scrape", f"{name} of {len(millis)} scrapes", _share(millis, share), "ms", peer.name, at, limit)
+        for name, share, limit in (("99th percentile", 0.99, Limit(MOST_MILLISECONDS)), ("median", 0.5, None))
+        for at in [_share(peer_millis, share)]
+    ]
+    results += [
+        Result(
+            *("scrape", "CPU of a scrape, for a series", min(figures), "us", peer.name, min(theirs)),
+            Limit(1.0, "ratio"),
+            spread(figures),
+        ),
+        Result("scrape", f"{AT_ONCE} at once, that failed", errors, "", target=Limit(0)),
+    ]
+    return Report(results, notes)
+
+
+class _Window(NamedTuple):
+    """What a process used while it was scraped."""
+
+    cpu: float
+    scrapes: int
+
+
+def _window(pid: int, runs: "_Runs", scrape: Callable[[], object]) -> _Window:
+    before, until, scrapes = cpu_seconds(pid), time.monotonic() + WINDOW_SECONDS, 0
+    while time.monotonic() < until:
+        runs.go_on(PAUSE_SECONDS)
+        time.sleep(PAUSE_SECONDS)
+        scrape()
+        scrapes += 1
+    return _Window(cpu_seconds(pid) - before, scrapes)
+
+
+class _Client:
+    """Scrapes as Prometheus does: over one connection, OpenMetrics, zipped."""
+
+    def __init__(self, url: str) -> None:
+        self.place = urlsplit(url).netloc
+        self.name = "node_exporter"
+        self.seconds: list[float] = []
+        self.last_bytes = 0
+        self._connection = http.client.HTTPConnection(self.place, timeout=10)
+
+    def scrape(self) -> bytes:
+        started = time.perf_counter()
+        self._connection.request("GET", "/metrics", headers=HEADERS)
+        response = self._connection.getresponse()
+        body = response.read()
+        self.seconds.append(time.perf_counter() - started)
+        assert response.status == 200
+        self.last_bytes = len(body)
+        return gzip.decompress(body)
+
+    def series(self, name: bytes = b"") -> int:
+        """How many the answer has, of this name or of all."""
+        lines = self.scrape().splitlines()
+        self.seconds.pop()
+        return sum(line.startswith(name) and not line.startswith(b"#") for line in lines)
+
+
+async def _at_once(client: _Client) -> int:
+    host, _, port = client.place.rpartition(":")
+
+    async def scrape() -> bool:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        lines = [f"{name}: {value}" for name, value in {**HEADERS, "Connection": "close"}.items()]
+        writer.write("\r\n".join(["GET /metrics HTTP/1.1", *lines, "", ""]).encode())
+        answer = await reader.read()
+        writer.close()
+        return answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+    answers = await asyncio.gather(*(scrape() for _ in range(AT_ONCE)), return_exceptions=True)
+    return sum(answer is not True for answer in answers)
+
+
+def _pid_of_listener(client: _Client) -> int:
+    port = int(client.place.rpartition(":")[2])
+    listening = (c.pid for c in psutil.net_connections("tcp4") if c.status == "LISTEN" and c.laddr.port == port)
+    pid: int | None = next(listening, None)
+    assert pid is not None
+    return pid
+
+
+def _share(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+class _Runs:
+    """Four trainings of two ranks, as their folders look to the agent while they go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._started = time.monotonic()
+        host = Host(pid=os.getpid(), pid_start=psutil.Process().create_time(), started=self._started)
+        self._files = []
+        for number in range(RUNS):
+            run = RunFolder(folder / f"run-{number}")
+            here = run.host_folder(host_name())
+            here.mkdir(parents=True)
+            run.save(Run(id=run.path.name, name="resnet50", start=datetime.now(UTC), hosts={host_name(): host}))
+            for rank in range(RANKS):
+                self._files.append((rank, (here / f"training_metrics_{number}.rank{rank}.jsonl").open("w")))
+            account = {"energy_joules": {"gpu": 5e5, "cpu": 1e4, "dram": 1e3}, "gpu_seconds": 480.0}
+            (here / "account_metrics_0.jsonl").write_text(json.dumps({"elapsed_seconds": 0.0, **account}) + "\n")
+        self._steps = count(1)
+        self.go_on(1.0)
+
+    def go_on(self, seconds: float) -> None:
+        """Report the steps of so many seconds."""
+        for _ in range(int(seconds * STEPS_A_SECOND)):
+            step = next(self._steps)
+            for rank, file in self._files:
+                file.write(self._line(rank, step))
+        for _, file in self._files:
+            file.flush()
+
+    def close(self) -> None:
+        for _, file in self._files:
+            file.close()
+
+    def _line(self, rank: int, step: int) -> str:
+        elapsed = time.monotonic() - self._started
+        parts = dict.fromkeys(("data_wait_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds"), 0.025)
+        loop = {"loss": 1 / step, "learning_rate": 1e-3, "samples": 32, "throughput_samples_per_sec": 320.0}
+        line = {"timestamp": "2026-11-16T12:00:00.000Z", "elapsed_seconds": elapsed, "rank": rank, "step": step}
+        return json.dumps({**line, "step_seconds": 0.1, **parts, **loop}) + "\n"

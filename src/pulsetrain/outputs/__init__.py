@@ -1,0 +1,1 @@
+"""Where samples go beside the run folder, one file each."""

@@ -1,0 +1,94 @@
+"""Back-filling: all of a recorded run to one server, and what came of it."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from pulsetrain.errors import PulsetrainError, UsageError
+from pulsetrain.outputs.backfill import check
+from pulsetrain.outputs.backfill.columns import Recorded
+from pulsetrain.outputs.backfill.send import Progress, Sent, send
+from pulsetrain.outputs.families import facts_of
+from pulsetrain.outputs.push.http import Client, Refused
+from pulsetrain.outputs.push.target import Target
+from pulsetrain.runs.database import Database
+from pulsetrain.runs.folder import Run
+from pulsetrain.runs.tables import LINE_TABLES
+
+KINDS = ("remote-write", "victoriametrics")
+"""Servers that keep each sample with its own time."""
+_TOO_OLD = ("out of bounds", "out of order", "too old", "too far behind")
+_HINTS = {
+    "small_timestamp": "They are older than it keeps: start it with a longer -retentionPeriod.",
+    "big_timestamp": "They lie in its future: is the clock of one of the machines wrong?",
+}
+
+
+class Outcome(NamedTuple):
+    """What was sent, and whether the server has it."""
+
+    samples: int
+    series: int
+    unfit: int
+    """Values that this kind of server cannot hold, and that were not sent."""
+    unchecked: str | None
+    """Why the server could not be asked for what it has."""
+
+
+def backfill(database: Database, run: Run, target: Target, progress: Progress, tables: Collection[str] = ()) -> Outcome:
+    """Send a recorded run, and ask for it. What is missing then is an error that says why."""
+    if target.kind not in KINDS:
+        raise UsageError(
+            f"a {target.kind} server does not keep samples with their times.",
+            hint="Say victoriametrics:URL or remote-write:URL.",
+        )
+    client = Client(target)
+    try:
+        ignored = check.ignored(target, client)
+        sent = send(_hosts(database, run, tables), target, client, progress, ended=run.status != "running")
+        if not sent.groups:
+            raise UsageError(f"{run.id} has nothing to send.")
+        if sent.refusal:
+            raise _refused(sent, sent.refusal)
+        progress(1.0, sent.samples)
+        found = check.find(sent, target, client)
+        if found.unchecked is None and found.samples < sent.groups.total():
+            raise _missing(sent, found.samples, target, check.ignored(target, client) - ignored)
+    finally:
+        client.close()
+    return Outcome(sent.samples, len(sent.series), sent.unfit, found.unchecked)
+
+
+def _hosts(database: Database, run: Run, tables: Collection[str]) -> Sequence[Recorded]:
+    """As the watching processes pushed it, while the run was `running`."""
+    facts = facts_of(msgspec.structs.replace(run, status="running"))
+    return [
+        Recorded(
+            database, name, {"host": name, "run": run.id}, facts, run.hosts[name].pulsetrain, tables or LINE_TABLES
+        )
+        for name in sorted(run.hosts)
+    ]
+
+
+def _refused(sent: Sent, refusal: Refused) -> PulsetrainError:
+    hint = None
+    if any(sign in refusal.message for sign in _TOO_OLD):
+        hint = (
+            "Prometheus takes old samples when prometheus.yml has storage: {tsdb: {out_of_order_time_window: 30d}}, "
+            "as far back as the run lies."
+        )
+    taken = f"The other {sent.samples:,} were taken." if sent.samples else None
+    return PulsetrainError(
+        f"{sent.refused:,} of {sent.groups.total():,} samples were refused: {refusal.message}", still=taken, hint=hint
+    )
+
+
+def _missing(sent: Sent, found: int, target: Target, ignored: dict[str, int]) -> PulsetrainError:
+    wanted = sent.groups.total()
+    message = f"{wanted - found:,} of {wanted:,} samples were sent to {target.host} and are not there"
+    if ignored:
+        reasons = ", ".join(f"{rows:,} for {reason}" for reason, rows in ignored.items())
+        hint = next((_HINTS[reason] for reason in ignored if reason in _HINTS), None)
+        return PulsetrainError(f"{message}: it has thrown rows away ({reasons}).", hint=hint)
+    return PulsetrainError(f"{message}.", hint="Does it keep samples as old as the run? Look at its retention and log.")

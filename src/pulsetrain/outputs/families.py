@@ -1,0 +1,222 @@
+"""The present state as metric families: what exporters show and pushers send.
+
+A value that is not there makes no point. Of a lost GPU only `gpu_up 0` is left, so that its other series go stale.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
+
+from pulsetrain import __version__, catalog
+from pulsetrain.catalog import EXPORTED, METRICS, STEP_BUCKETS
+from pulsetrain.live import Live, State
+from pulsetrain.outputs.points import Family, Kind, Labels, Point, label_text, make_labels, with_label
+from pulsetrain.outputs.spellings import SPELLINGS
+from pulsetrain.runs.folder import Run
+from pulsetrain.snapshot import Metric, Subject, Value
+
+__all__ = [
+    "Facts",
+    "Family",
+    "Labels",
+    "Point",
+    "facts_of",
+    "families",
+    "info_labels",
+    "joined",
+    "make_labels",
+    "subject_labels",
+]
+
+LABELS: dict[str, dict[str, str]] = {
+    "gpu": {"gpu_index": "gpu", "uuid": "uuid"},
+    "mig": {
+        "gpu_index": "gpu",
+        "uuid": "uuid",
+        "mig_uuid": "mig",
+        "gpu_instance": "gpu_instance",
+        "compute_instance": "compute_instance",
+    },
+    "host": {},
+    "process": {"gpu_index": "gpu", "uuid": "uuid", "pid": "pid", "user": "user", "command": "command"},
+    "training": {"rank": "rank"},
+    "account": {},
+}
+"""Of each table's labels those that tell its series apart, and what they are called in Prometheus."""
+MOST_NAMES = 64
+"""So many values that a program logs under names of its own are exported: it can make up names without end."""
+
+_SUMS = [m for m in METRICS if m.kind == "amount" and m.name != catalog.STEP_COUNTS.name]
+_BOUNDS = (*map(str, STEP_BUCKETS), "+Inf")
+
+# Asked for each of a thousand series at each scrape: prepared once.
+_NUMBERS = {
+    table: {m.field: m.name for m in METRICS if m.table == table and m.kind in ("gauge", "counter") and not m.by}
+    for table in LABELS
+}
+_OTHERS = {table: {m.field: m for m in METRICS if m.table == table and (m.by or m.kind == "words")} for table in LABELS}
+_DECLARED = frozenset(m.field for m in METRICS if m.table == "training")
+
+
+class Facts(NamedTuple):
+    """What is known of a run from its beginning."""
+
+    start: float
+    """Seconds since the epoch."""
+    labels: Mapping[str, str]
+    """Those of `run_info`: its name and status, and its tags (`tag_team`)."""
+
+
+def families(
+    live: Live,
+    scope: Mapping[str, str],
+    names: Collection[str] = ("native",),
+    *,
+    facts: Facts | None = None,
+    now: float | None = None,
+) -> list[Family]:
+    """Every family that has a point.
+
+    `scope` are labels of every series, such as host and run; `names` are the spellings wanted: native, dcgm,
+    nvidia_smi. Ages are told at `now`, or else at the time of the last snapshot.
+    """
+    found: list[Family] = []
+    if "native" in names:
+        found += _native(live, scope, facts, live.time if now is None else now)
+    for name, spell in SPELLINGS.items():
+        if name in names:
+            found += spell(live, scope)
+    return found
+
+
+def facts_of(run: Run) -> Facts:
+    tags = {f"tag_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in run.tags.items()}
+    return Facts(run.start.timestamp(), {**tags, "name": run.name, "status": run.status})
+
+
+def joined(groups: Iterable[Iterable[Family]]) -> list[Family]:
+    """Families of several states as one list, in which each name stands once."""
+    found: dict[str, Family] = {}
+    for family in (family for group in groups for family in group):
+        if family.name in found:
+            found[family.name].points.extend(family.points)
+        else:
+            found[family.name] = family._replace(points=[*family.points])
+    return list(found.values())
+
+
+def _native(live: Live, scope: Mapping[str, str], facts: Facts | None, now: float) -> Iterator[Family]:
+    points: dict[str, list[Point]] = defaultdict(list)
+    job = {state.subject.key for state in live.table("process") if "gpu_index" not in state.subject.labels}
+    for table in LABELS:
+        for state in live.table(table):
+            own = subject_labels(state.subject, scope, job)
+            labels = make_labels(own)
+            _values(state, labels, points)
+            if table == "training":
+                _training(state, labels, points)
+            elif table in ("gpu", "mig") and state.values.get("up") != 0:
+                metric = catalog.GPU_INFO if table == "gpu" else catalog.MIG_INFO
+                points[metric.name].append(Point(info_labels(state.subject, own), 1))
+    _of_pulsetrain(live, scope, now, points)
+    if facts is not None:
+        points[catalog.RUN_INFO.name].append(Point(make_labels(facts.labels, scope), 1))
+        points[catalog.RUN_START.name].append(Point(make_labels(scope), facts.start))
+    for name, empty in _EMPTY.items():
+        if name in points:
+            yield Family(name, empty.kind, empty.unit, empty.help, points[name])
+
+
+def _empty(metric: Metric) -> Family:
+    """A metric's family, without points."""
+    kind: Kind = "counter" if metric.kind in ("counter", "amount") else "gauge"
+    if metric.name == catalog.STEP_COUNTS.name:
+        kind = "histogram"
+    elif metric.name.endswith("_info"):
+        kind = "info"
+    help = f"{metric.help} Added up over all reports." if metric in _SUMS else metric.help
+    return Family(metric.name, kind, metric.unit, help, [])
+
+
+_EMPTY = {m.name: _empty(m) for m in (*METRICS, *EXPORTED)}
+"""In the order in which they are shown."""
+
+
+def subject_labels(subject: Subject, scope: Mapping[str, str], job: Collection[str]) -> dict[str, str]:
+    """The labels of a subject's series. `job` are the process ids of the watched command, as text."""
+    known = {name: label_text(subject.labels.get(label)) for label, name in LABELS[subject.table].items()}
+    if subject.table != "process":
+        return {**scope, **known}
+    known["container"], known["pod"] = _container(label_text(subject.labels.get("container")))
+    # On a GPU there may be processes of others, which are none of the run's business.
+    ours = known["pid"] in job
+    known["run"] = label_text(subject.labels.get("run")) or (scope.get("run", "") if ours else "")
+    return {**scope, **known}
+
+
+def _container(text: str) -> tuple[str, str]:
+    """Container and pod of `pod:UID/3f9c0a1b2c3d`; of another container it has no pod."""
+    if not text.startswith("pod:"):
+        return text, ""
+    pod, _, container = text.removeprefix("pod:").partition("/")
+    return container, pod
+
+
+def _values(state: State, labels: Labels, points: dict[str, list[Point]]) -> None:
+    """The values of a subject as they are."""
+    numbers, others = _NUMBERS[state.subject.table], _OTHERS[state.subject.table]
+    for field, value in state.values.items():
+        if field in numbers:
+            if isinstance(value, (int, float)):
+                points[numbers[field]].append(Point(labels, value))
+        elif field in others:
+            points[others[field].name] += _several(others[field], value, labels)
+
+
+def _several(metric: Metric, value: Value, labels: Labels) -> Iterator[Point]:
+    """A value for each device, core or source; or a 1 for each word."""
+    if metric.by and isinstance(value, dict):
+        for key, number in value.items():
+            yield Point(with_label(labels, metric.by, key), number)
+    elif metric.kind == "words" and isinstance(value, list):
+        for word in value:
+            yield Point(with_label(labels, "reason", word), 1)
+
+
+def _training(state: State, labels: Labels, points: dict[str, list[Point]]) -> None:
+    """What reports add up to, how long steps took, and what the program logs under names of its own."""
+    for metric in _SUMS:
+        if metric.field in state.totals:
+            points[metric.name].append(Point(labels, state.totals[metric.field]))
+    if state.step_counts:
+        counts = list(accumulate(state.step_counts[bound] for bound in _BOUNDS))
+        points[catalog.STEP_COUNTS.name] += [
+            *(Point(with_label(labels, "le", b), n, "_bucket") for b, n in zip(_BOUNDS, counts, strict=True)),
+            Point(labels, state.totals["step_seconds"], "_sum"),
+            Point(labels, counts[-1], "_count"),
+        ]
+    others = [(f, v) for f, v in state.values.items() if f not in _DECLARED and isinstance(v, int | float)]
+    for field, value in others[:MOST_NAMES]:
+        points[catalog.TRAINING_VALUE.name].append(Point(with_label(labels, "name", field), value))
+
+
+def info_labels(subject: Subject, own: Mapping[str, str]) -> Labels:
+    """The labels of the series that says which GPU or instance this is."""
+    return make_labels(own, {name: label_text(subject.labels.get(name)) for name in ("name", "simulated")})
+
+
+def _of_pulsetrain(live: Live, scope: Mapping[str, str], now: float, points: dict[str, list[Point]]) -> None:
+    """How the watching itself goes."""
+    since = now - live.time
+    for data, tables in {"machine": ("host", "gpu"), "training": ("training",)}.items():
+        seen = [state.seen for table in tables for state in live.table(table)]
+        if seen:
+            age = max(0.0, since + live.elapsed - max(seen))
+            points[catalog.DATA_AGE.name].append(Point(make_labels(scope, {"data": data}), age))
+    if any(live.table("host")):
+        points[catalog.BUILD_INFO.name].append(Point(make_labels(scope, {"version": __version__}), 1))
+    for (kind, severity), count in live.events.items():
+        labels = make_labels(scope, {"kind": kind, "severity": severity})
+        points[catalog.EVENTS.name].append(Point(labels, count))
