@@ -6,14 +6,16 @@ import http.client
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import pytest
 from tests.servers import eventually
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.outputs import prometheus, server
+from pulsetrain.outputs import exposition, prometheus, server
+from pulsetrain.outputs.exposition import Format
+from pulsetrain.outputs.points import Family
 from pulsetrain.outputs.prometheus import Exporter
 from pulsetrain.runs.folder import Run
 from pulsetrain.snapshot import Sample, Snapshot, Subject
@@ -76,6 +78,21 @@ def test_scrapes_between_two_readings_get_the_same_bytes(exporter: Exporter, mon
     before = get(exporter)[1]
     exporter(reading(300.0, 1.0))
     assert eventually(lambda: get(exporter)[1] != before)
+
+
+def test_what_is_about_to_be_asked_for_again_is_made_ready(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+    render = exposition.render
+
+    def noted(families: Iterable[Family], format: Format) -> bytes:
+        made.append(render(families, format))
+        return made[-1]
+
+    monkeypatch.setattr(exposition, "render", noted)
+    for _ in range(2):
+        get(exporter)
+    exporter(reading(250.0, 1.0))
+    assert eventually(lambda: any(b"gpu_power_draw_watts" in page and b" 250.0\n" in page for page in made))
 
 
 def test_a_connection_is_kept_for_the_next_scrape(exporter: Exporter) -> None:
@@ -176,10 +193,12 @@ def test_a_followed_run_has_its_own_label_until_its_last_snapshot(exporter: Expo
     run = Run(id="r7", name="resnet", start=datetime(2026, 11, 16, tzinfo=UTC))
     training = Sample(Subject("training", "rank 0", {"rank": 0}), {"loss": 0.5})
     exporter.follow(run, Snapshot(time.time(), 5.0, (training,)))
+    exporter(reading(300.0, 1.0))  # shown with the next reading
     assert eventually(lambda: b'training_loss{host="gpu01",rank="0",run="r7"} 0.5\n' in get(exporter)[1])
     assert b'run_info{host="gpu01",name="resnet",run="r7",status="running"} 1\n' in get(exporter)[1]
     assert b'gpu_up{gpu="0",host="gpu01",uuid="GPU-1"} 1\n' in get(exporter)[1]  # the machine is not of the run
     exporter.follow(run, Snapshot(0.0, 0.0, (), last=True))
+    exporter(reading(300.0, 2.0))
     assert eventually(lambda: b"r7" not in get(exporter)[1])
 
 

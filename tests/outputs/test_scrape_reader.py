@@ -3,13 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.live import Live
 from pulsetrain.outputs.exposition import Format, render
 from pulsetrain.outputs.families import Facts, families, joined
-from pulsetrain.outputs.scrape_reader import Reader, Reading
+from pulsetrain.outputs.scrape_reader import Reader
 from pulsetrain.snapshot import Event, Label, Sample, Snapshot, Subject, Value
 from pulsetrain.sources import Options, open_sources
 from pulsetrain.sources.training import merge, subject
@@ -39,12 +41,6 @@ def known(values: Mapping[str, Value]) -> dict[str, Value]:
     return {field: value for field, value in values.items() if value not in (None, [])}
 
 
-def reading(reader: Reader, text: str) -> Reading:
-    found = reader.read(text)
-    assert found is not None
-    return found
-
-
 def report(*lines: dict[str, object], rank: int = 0) -> Sample:
     values: dict[str, Value] = {}
     for line in lines:
@@ -58,7 +54,7 @@ def test_all_values_of_gpus_and_host_come_back() -> None:
     opened.close()
     host = Sample(HOST, {"cpu_ratio": 0.25, "cpu_core_ratio": {"0": 0.5, "1": 0.0}, "source_up": {"nvidia": 1}})
     samples = [sample for sample in samples if sample.subject.table == "gpu"] + [host]
-    again = {sample.subject: sample for sample in reading(Reader(), Machine().page(*samples)).samples}
+    again = {sample.subject: sample for sample in Reader().read(Machine().page(*samples)).samples}
     assert again.keys() == {sample.subject for sample in samples}
     for sample in samples:
         assert known(again[sample.subject].values) == known(sample.values)
@@ -67,7 +63,7 @@ def test_all_values_of_gpus_and_host_come_back() -> None:
 
 def test_openmetrics_says_the_same() -> None:
     sample = Sample(GPU, {"up": 1, "energy_joules": 5.5, "throttle_reasons": ["sw_thermal"]})
-    assert reading(Reader(), Machine().page(sample, format="openmetrics")).samples == (sample,)
+    assert Reader().read(Machine().page(sample, format="openmetrics")).samples == (sample,)
 
 
 @given(st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1) | st.just('a"b\\n\n{x="y"} 1'))
@@ -81,7 +77,7 @@ def test_a_command_comes_back_with_all_its_characters(command: str) -> None:
         "uuid": "GPU-1",
     }
     process = Sample(Subject("process", "7@GPU-1", labels), {"gpu_memory_mb": 10.0})
-    (found,) = [s for s in reading(Reader(), Machine().page(process, Sample(HOST, {}))).samples if s.values]
+    (found,) = [s for s in Reader().read(Machine().page(process, Sample(HOST, {}))).samples if s.values]
     assert (found.subject, found.subject.labels) == (process.subject, labels)
 
 
@@ -90,7 +86,7 @@ def test_a_mig_instance_comes_back() -> None:
     labels |= {"gpu_instance": 3, "compute_instance": 0}
     mig = Sample(Subject("mig", "MIG-1", labels), {"memory_used_mb": 5.0})
     (found,) = [
-        s for s in reading(Reader(), Machine().page(mig, Sample(GPU, {"up": 1}))).samples if s.subject == mig.subject
+        s for s in Reader().read(Machine().page(mig, Sample(GPU, {"up": 1}))).samples if s.subject == mig.subject
     ]
     assert (found.values, found.subject.labels) == (mig.values, labels)
 
@@ -98,13 +94,13 @@ def test_a_mig_instance_comes_back() -> None:
 def test_a_lost_gpu_keeps_its_name_and_loses_its_values() -> None:
     machine, reader = Machine(), Reader()
     reader.read(machine.page(Sample(GPU, {"up": 1, "power_draw_watts": 70.0})))
-    (lost,) = reading(reader, machine.page(Sample(GPU, {"up": 0, "power_draw_watts": None}))).samples
+    (lost,) = reader.read(machine.page(Sample(GPU, {"up": 0, "power_draw_watts": None}))).samples
     assert lost.values == {"up": 0, "power_draw_watts": None}
     assert lost.subject.labels["name"] == "NVIDIA L4"
 
 
 def test_a_gpu_that_was_lost_from_the_beginning_is_shown_without_a_name() -> None:
-    (lost,) = reading(Reader(), Machine().page(Sample(GPU, {"up": 0}))).samples
+    (lost,) = Reader().read(Machine().page(Sample(GPU, {"up": 0}))).samples
     assert (lost.values, lost.subject.labels["name"]) == ({"up": 0}, "unknown")
 
 
@@ -112,15 +108,15 @@ def test_what_a_training_added_since_the_last_scrape_are_its_amounts() -> None:
     machine, reader = Machine(), Reader()
     step = {"step_seconds": 0.2, "data_wait_seconds": 0.05}
     first = machine.page(report({**step, "step": 1, "loss": math.nan, "accuracy": 0.5}), Sample(HOST, {}))
-    (found,) = [s for s in reading(reader, first).samples if s.subject.table == "training"]
+    (found,) = [s for s in reader.read(first).samples if s.subject.table == "training"]
     assert found.values.keys() == {"step", "loss", "accuracy"}
     second = machine.page(report({**step, "step": 2}, {**step, "step": 3, "step_seconds": 0.8}), Sample(HOST, {}))
-    (found,) = [s for s in reading(reader, second).samples if s.subject.table == "training"]
+    (found,) = [s for s in reader.read(second).samples if s.subject.table == "training"]
     assert (found.subject.key, found.values["step"]) == ("rank 0", 3)
     assert found.values["step_seconds"] == 1.0
     assert found.values["step_counts"] == {"0.25": 1, "1.0": 1}
     third = machine.page(Sample(HOST, {}))
-    (found,) = [s for s in reading(reader, third).samples if s.subject.table == "training"]
+    (found,) = [s for s in reader.read(third).samples if s.subject.table == "training"]
     assert "step_seconds" not in found.values
 
 
@@ -134,7 +130,7 @@ def test_of_several_runs_the_latest_is_shown() -> None:
             report({"step": step}), Sample(Subject("account", ""), {"carbon_grams": float(step)}), Sample(HOST, {})
         )
         pages.append(families(run.live, {"host": "gpu01", "run": f"r{number}"}, facts=facts))
-    found = reading(Reader(), render(joined([machine, *reversed(pages)]), "text").decode()).samples
+    found = Reader().read(render(joined([machine, *reversed(pages)]), "text").decode()).samples
     values = {sample.subject.table: sample.values for sample in found}
     assert (values["training"]["step"], values["account"]["carbon_grams"]) == (20, 20)
 
@@ -142,24 +138,25 @@ def test_of_several_runs_the_latest_is_shown() -> None:
 def test_events_are_told_when_they_come_and_not_those_from_before() -> None:
     machine, reader = Machine(), Reader()
     old = Event("gap", "long ago")
-    assert reading(reader, machine.page(Sample(GPU, {"up": 1}), events=[old])).events == ()
+    assert reader.read(machine.page(Sample(GPU, {"up": 1}), events=[old])).events == ()
     lost = Event("gpu_lost", "GPU 0 is gone", "error")
-    assert reading(reader, machine.page(Sample(GPU, {"up": 0}), events=[lost])).events == (
+    assert reader.read(machine.page(Sample(GPU, {"up": 0}), events=[lost])).events == (
         Event("gpu_lost", "gpu lost", "error"),
     )
-    assert reading(reader, machine.page(Sample(GPU, {"up": 0}))).events == ()
+    assert reader.read(machine.page(Sample(GPU, {"up": 0}))).events == ()
 
 
 def test_the_first_event_of_all_is_told_too() -> None:
     machine, reader = Machine(), Reader()
     reader.read(machine.page(Sample(GPU, {"up": 1})))
-    assert reading(reader, machine.page(Sample(GPU, {"up": 1}), events=[Event("gap", "a tick")])).events
+    assert reader.read(machine.page(Sample(GPU, {"up": 1}), events=[Event("gap", "a tick")])).events
 
 
 def test_the_age_of_the_figures_is_told() -> None:
-    assert reading(Reader(), Machine().page(Sample(GPU, {"up": 1}), age=2.5)).age_seconds == 2.5
+    assert Reader().read(Machine().page(Sample(GPU, {"up": 1}), age=2.5)).age_seconds == 2.5
 
 
-def test_what_is_no_pulsetrain_is_none() -> None:
-    assert Reader().read("# HELP up Up.\nup 1\nnode_load1 0.5\n") is None
-    assert Reader().read("<html>not even metrics</html>") is None
+@pytest.mark.parametrize("page", ["# HELP up Up.\nup 1\nnode_load1 0.5\n", "<html>not even metrics</html>", ""])
+def test_what_is_no_pulsetrain_is_told(page: str) -> None:
+    with pytest.raises(PulsetrainError, match="no pulsetrain"):
+        Reader().read(page)

@@ -6,6 +6,7 @@ thread that does: it renders the state, once for each snapshot and format, and e
 
 import gzip
 import html
+import math
 import time
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
@@ -52,6 +53,10 @@ class Exporter:
         self._runs: dict[str, _Part] = {}
         self._rendered: dict[tuple[Format, bool], bytes] = {}
         self._rendered_at = 0.0
+        self._interval = interval
+        self._asked: tuple[Format, bool] | None = None
+        self._asked_at = 0.0
+        self._expected_at = math.inf
         web = web or WebConfig()
         self._server = Server(address, port, self._answer, tls=web.tls, may_pass=web.may_pass)
 
@@ -78,15 +83,19 @@ class Exporter:
     def _take(self, snapshot: Snapshot) -> None:
         self._machine.take(snapshot)
         self._rendered.clear()
+        # Prometheus asks at regular times: what it will ask for before the next snapshot comes is made ready.
+        if self._asked and self._expected_at < time.monotonic() + self._interval:
+            self._expected_at = math.inf
+            self._page(*self._asked)
 
     def _take_of_run(self, run: Run, snapshot: Snapshot) -> None:
+        """It is shown with the next reading of the machine, so that one rendering serves them all."""
         if snapshot.last:
             self._runs.pop(run.id, None)
         else:
             if run.id not in self._runs:
                 self._runs[run.id] = _Part({**self._scope, "run": run.id}, facts_of(run))
             self._runs[run.id].take(snapshot)
-        self._rendered.clear()
 
     def _answer(self, request: Request) -> Response:
         if request.path == "/metrics":
@@ -103,6 +112,8 @@ class Exporter:
     def _metrics(self, request: Request) -> Response:
         format = exposition.negotiate(request.headers.get("accept", ""))
         zipped = exposition.accepts_gzip(request.headers.get("accept-encoding", ""))
+        now = time.monotonic()
+        self._asked, self._asked_at, self._expected_at = (format, zipped), now, 2 * now - self._asked_at
         headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if zipped else {})
         return Response(HTTPStatus.OK, self._page(format, zipped), exposition.CONTENT_TYPES[format], headers)
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pulsetrain import catalog
 from pulsetrain.catalog import METRICS, STEP_COUNTS
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.outputs.families import LABELS
 from pulsetrain.runs.follow import key_of
 from pulsetrain.snapshot import Event, Label, Metric, Sample, Severity, Subject, Value
@@ -47,11 +48,11 @@ class Reader:
         self._totals: dict[tuple[Subject, str, str], float] = {}
         self._events: Mapping[tuple[str, str], float] | None = None
 
-    def read(self, text: str) -> Reading | None:
-        """None when no pulsetrain speaks there."""
+    def read(self, text: str) -> Reading:
+        """What the page at /metrics says."""
         page = _Page(text)
         if not page.of_pulsetrain:
-            return None
+            raise PulsetrainError("what answers there is no pulsetrain.")
         samples = [self._sample(subject, found) for subject, found in page.subjects.items()]
         self._fields = {subject: {*found.values} for subject, found in page.subjects.items()}
         return Reading(page.age_seconds, tuple(samples), tuple(self._news(page.events)))

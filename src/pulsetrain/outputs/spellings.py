@@ -147,6 +147,8 @@ def nvidia_smi(live: Live, scope: Mapping[str, str]) -> Iterator[Family]:
     """As nvidia_gpu_exporter spells it: its series carry the UUID without its prefix, and nothing else."""
     states = [(state, make_labels({"uuid": _bare_uuid(state)})) for state in live.table("gpu")]
     yield from _families(NVIDIA_SMI, states)
+    if not states:
+        return
     info = [Point(make_labels(_smi_info(state)), 1) for state, _ in states if state.values.get("up") != 0]
     if info:
         yield Family(

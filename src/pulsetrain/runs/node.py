@@ -15,7 +15,8 @@ from typing import Any
 from pulsetrain.catalog import METRICS
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.folder import RUN_JSON, Home, Host, Run, RunFolder, host_name
-from pulsetrain.snapshot import Event, Sample, Severity, Snapshot, Subject
+from pulsetrain.runs.follow import event_of
+from pulsetrain.snapshot import Sample, Snapshot, Subject
 from pulsetrain.sources.training import Tail, Training
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,6 @@ LOOK_SECONDS = 5.0
 RUN_VARIABLE = b"PULSETRAIN_RUN_ID="
 ACCOUNT = Subject("account", "")
 _ACCOUNT_FIELDS = frozenset(metric.field for metric in METRICS if metric.table == "account")
-_EVENT_FIELDS = frozenset({"timestamp", "elapsed_seconds", "kind", "severity", "message"})
 
 _END = Snapshot(0.0, 0.0, (), last=True)
 
@@ -173,7 +173,7 @@ class _Followed:
             if self._training.caught_up:
                 break
         self._note_processes()
-        events = tuple(_event(line) for line in self._events.lines())
+        events = tuple(event_of(line) for line in self._events.lines())
         yield Snapshot(time.time(), elapsed, tuple(self._account_sample()), events)
 
     def close(self) -> None:
@@ -227,12 +227,6 @@ def _matching(folder: str) -> list[Path]:
     """The folders that a pattern means; one that matches nothing is meant literally."""
     path = Path(folder).expanduser().absolute()
     return list(Path("/").glob(str(path.relative_to("/")))) or [path]
-
-
-def _event(line: dict[str, Any]) -> Event:
-    severity: Severity = line["severity"] if line.get("severity") in ("info", "warning", "error") else "info"
-    details = {key: value for key, value in line.items() if key not in _EVENT_FIELDS}
-    return Event(str(line.get("kind", "")), str(line.get("message", "")), severity, details)
 
 
 def _on_gpu(subject: Subject) -> bool:

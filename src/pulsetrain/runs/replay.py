@@ -13,18 +13,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pulsetrain.catalog import LABELS, METRICS
+from pulsetrain.catalog import METRICS
 from pulsetrain.errors import UsageError
 from pulsetrain.runs.database import Database
+from pulsetrain.runs.follow import event_of, sample_of
 from pulsetrain.sampler import Clock, Consumer
-from pulsetrain.snapshot import Event, Label, Sample, Severity, Snapshot, Subject, Value
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 from pulsetrain.sources import training
 
 WINDOW_LINES = 10_000
 """About so many lines are in memory at a time, however long the run is."""
 SAMPLED = ("gpu", "mig", "host", "process", "account")
-_FIELDS = {table: [metric.field for metric in METRICS if metric.table == table] for table in LABELS}
-_EVENT_FIELDS = frozenset({"run", "host", "timestamp", "elapsed_seconds", "kind", "severity", "message", "other"})
+_TRAINING_FIELDS = [metric.field for metric in METRICS if metric.table == "training"]
 
 _Row = dict[str, Any]
 
@@ -126,7 +126,7 @@ class Replay:
 
         for table in SAMPLED:
             for row in self._rows(table, start, end):
-                tick(row).add(_sample(table, row))
+                tick(row).add(sample_of(table, row))
         for row in self._events(origin, start, end):
             tick(row).events.append(_event(row))
         return ticks
@@ -155,7 +155,8 @@ class _Reports:
         """Of the latest."""
 
     def add(self, row: _Row) -> None:
-        training.merge(self._ranks.setdefault(int(row["rank"] or 0), {}), _values("training", row))
+        values = {field: row[field] for field in _TRAINING_FIELDS if row[field] is not None}
+        training.merge(self._ranks.setdefault(int(row["rank"] or 0), {}), values)
         self.time, self.elapsed = _time(row), row["elapsed_seconds"]
 
     def take(self) -> Iterator[Sample]:
@@ -172,33 +173,11 @@ def _windows(extent: _Extent) -> Iterator[tuple[float, float]]:
     yield from zip(edges, [*edges[1:], math.inf], strict=True)
 
 
-def _sample(table: str, row: _Row) -> Sample:
-    labels: dict[str, Label] = {label: row[label] for label in LABELS[table] if row[label] is not None}
-    return Sample(Subject(table, _key(table, labels), labels), _values(table, row))
-
-
-def _key(table: str, labels: dict[str, Label]) -> str:
-    """What tells subjects of a table apart, as in the sources."""
-    if table == "process":
-        return f"{labels.get('pid')}@{labels['uuid']}" if "uuid" in labels else str(labels.get("pid"))
-    if table == "mig":
-        return str(labels.get("mig_uuid"))
-    if table == "gpu":
-        return str(labels.get("uuid", f"index {labels.get('gpu_index')}"))
-    return ""
-
-
 def _time(row: _Row) -> float:
     time: datetime = row["timestamp"]
     return time.replace(tzinfo=UTC).timestamp()
 
 
-def _values(table: str, row: _Row) -> dict[str, Value]:
-    return {field: row[field] for field in _FIELDS[table] if row[field] is not None}
-
-
 def _event(row: _Row) -> Event:
-    details = {name: value for name, value in row.items() if name not in _EVENT_FIELDS and value is not None}
-    details |= msgspec.json.decode(row.get("other") or "{}")
-    severity: Severity = row["severity"] if row["severity"] in ("info", "warning", "error") else "info"
-    return Event(row["kind"] or "", row["message"] or "", severity, details)
+    """What has no column of its own stands in `other`."""
+    return event_of(row | msgspec.json.decode(row.get("other") or "{}"))
