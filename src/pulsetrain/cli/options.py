@@ -47,6 +47,7 @@ def machine(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option(
         "--gpus",
+        "--gpu",
         envvar="PULSETRAIN_GPUS",
         metavar="LIST",
         help="GPUs to watch: indices or UUIDs separated by commas, or all.",

@@ -2,13 +2,14 @@
 
 from datetime import UTC, datetime
 
+from pulsetrain.config import Limits
 from pulsetrain.live import Live, State
 from pulsetrain.sources.throttle import THROTTLING
 from pulsetrain.views.text import ABSENT, Style, bytes_text, cut, flow, number, percent, table, used_of
+from pulsetrain.views.thresholds import DEFAULT, grade, host_memory_percent, memory_percent
 
 MIB = 2**20
-TEMPERATURE_WARN, TEMPERATURE_BAD = 80.0, 90.0
-MEMORY_WARN, MEMORY_BAD = 0.90, 0.97
+COLOURS = {"": "", "warn": "yellow", "bad": "red"}
 SHORT = {
     "sw_power_cap": "power cap",
     "hw_slowdown": "slowdown",
@@ -65,7 +66,7 @@ def _gpu_table(gpus: list[State], style: Style) -> list[str]:
                 str(labels["gpu_index"]),
                 name,
                 f"{style.bar(None if busy is None else busy / 100, bar, 'green')} {number(busy, '%'):>5}",
-                style.bar(share, bar, _grade(share, MEMORY_WARN, MEMORY_BAD) or "cyan"),
+                style.bar(share, bar, _grade(memory_percent(gpu), DEFAULT.memory_percent) or "cyan"),
                 used_of(_scaled(used, MIB), _scaled(total, MIB)),
                 _power(gpu),
                 _coloured(number(value("temperature_celsius"), "°C"), _temperature_grade(gpu), style),
@@ -132,12 +133,13 @@ def _host_lines(host: State, style: Style) -> list[str]:
     cpu = value("cpu_ratio")
     total, used = value("memory_total_bytes"), value("memory_used_bytes")
     share = used / total if used is not None and total else None
+    colour = _grade(host_memory_percent(host), DEFAULT.host_memory_percent)
     iowait = value("cpu_iowait_ratio")
     parts = [
         f"CPU {style.bar(cpu, 8, 'green')} {percent(cpu)} of {number(value('cpu_cores'))} cores",
         f"load {load}" if value("load_1m") is not None else "",
         f"iowait {percent(iowait)}" if iowait is not None else "",
-        f"RAM {style.bar(share, 8, _grade(share, MEMORY_WARN, MEMORY_BAD) or 'cyan')} {used_of(used, total)}",
+        f"RAM {style.bar(share, 8, colour or 'cyan')} {used_of(used, total)}",
         f"swap {used_of(value('swap_used_bytes'), value('swap_total_bytes'))}" if value("swap_total_bytes") else "",
     ]
     rates = {
@@ -168,13 +170,12 @@ def _power(gpu: State) -> str:
 
 
 def _temperature_grade(gpu: State) -> str:
-    return _grade(gpu.number("temperature_celsius"), TEMPERATURE_WARN, TEMPERATURE_BAD)
+    return _grade(gpu.number("temperature_celsius"), DEFAULT.temperature_celsius)
 
 
-def _grade(value: float | None, warn: float, bad: float) -> str:
-    if value is None or value < warn:
-        return ""
-    return "red" if value >= bad else "yellow"
+def _grade(value: float | None, limits: Limits) -> str:
+    """The colour of a value; none while it is normal."""
+    return COLOURS[grade(value, limits)]
 
 
 def _coloured(text: str, colour: str, style: Style) -> str:
