@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.processes import Machine
 from benchmarks.results import Report, as_json, table
 
-NAMES = ("tick", "latency", "startup", "log", "loop", "watch", "week", "energy", "reader", "backfill", "scrape")
+NAMES = ("tick", "latency", "startup", "log", "loop", "watch", "week", "energy", "reader", "backfill", "scrape", "top")
 
 
 def main() -> None:

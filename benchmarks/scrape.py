@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -26,10 +26,13 @@ from pulsetrain.runs.folder import Host, Run, RunFolder, host_name
 RUNS, RANKS, STEPS_A_SECOND = 4, 2, 10
 PAUSE_SECONDS = 1.1
 """Longer than a tick, so that every scrape finds new readings: nothing comes from memory."""
+SHORT_PAUSE_SECONDS = 0.1
+"""As when several ask: some find new readings, some the answer of another."""
 WINDOW_SECONDS = 20.0
 """A whole number of every cadence of ours."""
-MOST_MILLISECONDS = 3.0
+WARM_SECONDS = 4.0
 AT_ONCE = 200
+PEER = "node_exporter"
 HEADERS = {
     "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
     "Accept-Encoding": "gzip",
@@ -54,63 +57,73 @@ def run(machine: Machine, quick: bool) -> Report:
             assert eventually(lambda: _Client(url).series(b"training_loss") == RUNS * RANKS)
             ours, peer = _Client(url), _Client(node_exporter.url)
             time.sleep(WINDOW_SECONDS / 2)
-            return _measure(agent.pid, ours, peer, runs, rounds=1 if quick else 4)
+            return _measure(agent.pid, ours, peer, runs, rounds=1 if quick else 3)
     finally:
         end([agent])
         runs.close()
 
 
 def _measure(pid: int, ours: "_Client", peer: "_Client", runs: "_Runs", rounds: int) -> Report:
-    beside = _pid_of_listener(peer)
+    peer_pid = _pid_of_listener(peer)
     cpu: list[float] = []
     peer_cpu: list[float] = []
+    seconds: list[float] = []
+    peer_seconds: list[float] = []
+    first: list[float] = []
     for _ in range(rounds):
-        idle = _window(pid, runs, lambda: None)
-        scraped = _window(pid, runs, ours.scrape)
-        cpu.append((scraped.cpu - idle.cpu) / scraped.scrapes)
-        window = _window(beside, runs, peer.scrape)
-        peer_cpu.append(window.cpu / window.scrapes)
+        idle = _window(pid, runs, None, PAUSE_SECONDS)
+        scraped = _window(pid, runs, ours, PAUSE_SECONDS)
+        often = _window(pid, runs, ours, SHORT_PAUSE_SECONDS)
+        theirs = _window(peer_pid, runs, peer, PAUSE_SECONDS)
+        cpu.append((scraped.cpu_seconds - idle.cpu_seconds) / len(scraped.seconds))
+        peer_cpu.append(theirs.cpu_seconds / len(theirs.seconds))
+        seconds += scraped.seconds + often.seconds
+        peer_seconds += theirs.seconds
+        first.append(scraped.first)
     series, peer_series = ours.series(), peer.series()
-    errors = asyncio.run(_at_once(ours))
-    notes = [
-        f"scrape: {series} series of ours, {peer_series} of {peer.name}; {ours.last_bytes / 1024:.0f} KiB zipped; "
-        f"RSS of the agent {memory_kb(pid)['Rss'] / 1024:.0f} MB",
-    ]
-    figures = [1e6 * seconds / series for seconds in cpu]
-    theirs = [1e6 * seconds / peer_series for seconds in peer_cpu]
-    millis = sorted(1e3 * seconds for seconds in ours.seconds)
-    peer_millis = sorted(1e3 * seconds for seconds in peer.seconds)
+    figures = [1e6 * used / series for used in cpu]
     results = [
-        Result("scrape", f"{name} of {len(millis)} scrapes", _share(millis, share), "ms", peer.name, at, limit)
-        for name, share, limit in (("99th percentile", 0.99, Limit(MOST_MILLISECONDS)), ("median", 0.5, None))
-        for at in [_share(peer_millis, share)]
-    ]
-    results += [
+        Result("scrape", f"99th percentile of {len(seconds)}", *_beside(seconds, peer_seconds, 0.99), Limit(3.0)),
+        Result("scrape", "median", *_beside(seconds, peer_seconds, 0.5)),
+        Result("scrape", "first after a pause", 1e3 * min(first), "ms", spread=spread(first)),
         Result(
-            *("scrape", "CPU of a scrape, for a series", min(figures), "us", peer.name, min(theirs)),
+            *("scrape", "CPU, for a series", min(figures), "us", PEER, 1e6 * min(peer_cpu) / peer_series),
             Limit(1.0, "ratio"),
             spread(figures),
         ),
-        Result("scrape", f"{AT_ONCE} at once, that failed", errors, "", target=Limit(0)),
+        Result("scrape", f"of {AT_ONCE} at once, failed", asyncio.run(_at_once(ours)), "", target=Limit(0)),
     ]
-    return Report(results, notes)
+    rss = memory_kb(pid)["Rss"] / 1024
+    note = f"scrape: {series} series, {len(ours.last) / 1024:.0f} KiB zipped, of an agent with an RSS of {rss:.0f} MB; "
+    return Report(results, [f"{note}{peer_series} of {PEER}"])
+
+
+def _beside(seconds: list[float], peer_seconds: list[float], share: float) -> tuple[float, str, str, float]:
+    ours, theirs = (sorted(each)[int(share * len(each))] for each in (seconds, peer_seconds))
+    return 1e3 * ours, "ms", PEER, 1e3 * theirs
 
 
 class _Window(NamedTuple):
-    """What a process used while it was scraped."""
+    """What a process did while it was scraped at regular times, as Prometheus does."""
 
-    cpu: float
-    scrapes: int
+    cpu_seconds: float
+    seconds: list[float]
+    """That each scrape took."""
+    first: float
+    """The same of one that came after a pause. It is not counted, nor are those of the next few seconds."""
 
 
-def _window(pid: int, runs: "_Runs", scrape: Callable[[], object]) -> _Window:
-    before, until, scrapes = cpu_seconds(pid), time.monotonic() + WINDOW_SECONDS, 0
-    while time.monotonic() < until:
-        runs.go_on(PAUSE_SECONDS)
-        time.sleep(PAUSE_SECONDS)
-        scrape()
-        scrapes += 1
-    return _Window(cpu_seconds(pid) - before, scrapes)
+def _window(pid: int, runs: "_Runs", client: "_Client | None", pause: float) -> _Window:
+    def scrapes(until: float) -> Iterator[float]:
+        while time.monotonic() < until:
+            runs.go_on(pause)
+            time.sleep(pause)
+            yield client.scrape() if client else 0.0
+
+    first, *_ = scrapes(time.monotonic() + WARM_SECONDS)
+    before = cpu_seconds(pid)
+    seconds = list(scrapes(time.monotonic() + WINDOW_SECONDS))
+    return _Window(cpu_seconds(pid) - before, seconds, first)
 
 
 class _Client:
@@ -118,25 +131,23 @@ class _Client:
 
     def __init__(self, url: str) -> None:
         self.place = urlsplit(url).netloc
-        self.name = "node_exporter"
-        self.seconds: list[float] = []
-        self.last_bytes = 0
+        self.last = b""
         self._connection = http.client.HTTPConnection(self.place, timeout=10)
 
-    def scrape(self) -> bytes:
+    def scrape(self) -> float:
+        """Seconds that it took."""
         started = time.perf_counter()
         self._connection.request("GET", "/metrics", headers=HEADERS)
         response = self._connection.getresponse()
-        body = response.read()
-        self.seconds.append(time.perf_counter() - started)
+        self.last = response.read()
+        seconds = time.perf_counter() - started
         assert response.status == 200
-        self.last_bytes = len(body)
-        return gzip.decompress(body)
+        return seconds
 
     def series(self, name: bytes = b"") -> int:
-        """How many the answer has, of this name or of all."""
-        lines = self.scrape().splitlines()
-        self.seconds.pop()
+        """How many there are, of this name or of all."""
+        self.scrape()
+        lines = gzip.decompress(self.last).splitlines()
         return sum(line.startswith(name) and not line.startswith(b"#") for line in lines)
 
 
@@ -161,10 +172,6 @@ def _pid_of_listener(client: _Client) -> int:
     pid: int | None = next(listening, None)
     assert pid is not None
     return pid
-
-
-def _share(ordered: list[float], share: float) -> float:
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 class _Runs:

@@ -306,9 +306,7 @@ DATA_AGE = Metric(
     "Age of the newest reading of the machine, or of the newest report of a training.",
     by="data",
 )
-EVENTS = Metric(
-    "events", "events", "pulsetrain_events_total", "counter", "events", "Events so far.", by="kind"
-)
+EVENTS = Metric("events", "events", "pulsetrain_events_total", "counter", "events", "Events so far.", by="kind")
 EXPORTED = (STEP_COUNTS, TRAINING_VALUE, GPU_INFO, MIG_INFO, RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS)
 """What exporters make of lines, events and run.json. They stand in no line, so no file and no table has them."""
 

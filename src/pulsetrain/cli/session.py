@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from pulsetrain.runs.node import Node
 
 
+SWITCH_SECONDS = 0.0005
+"""A thread that computes lets others go on after so long: a scrape does not wait for a reading to be worked through."""
+
+
 class Recording:
     """A run folder being written: a consumer of snapshots."""
 
@@ -133,6 +137,7 @@ class Session:
         exporter.start({"host": host_name()} | ({"run": run.id} if run else {}), facts_of(run) if run else None)
         self._exporter, self._node = exporter, node
         self._consumers.append(exporter if node is None else lambda snapshot: exporter(node.attributed(snapshot)))
+        sys.setswitchinterval(SWITCH_SECONDS)
         if not quiet:
             to_terminal([f"metrics for Prometheus at {exporter.url}/metrics"])
 
