@@ -4,8 +4,10 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
+
 from pulsetrain.snapshot import Event, Sample
-from pulsetrain.sources import Source
+from pulsetrain.sources import Source, training
 from pulsetrain.sources.training import Training
 
 Read = Callable[[Source], list[Sample]]
@@ -57,13 +59,17 @@ def test_a_value_that_is_not_finite_is_the_last_one_until_another_comes(tmp_path
     source.close()
 
 
-def test_the_time_of_the_newest_report_and_the_end_of_the_files_are_known(tmp_path: Path, read: Read) -> None:
+def test_the_time_of_the_newest_report_and_the_end_of_the_files_are_known(
+    tmp_path: Path, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "MOST_BYTES", 100)  # a line and a half
     source = Training(tmp_path)
     write(tmp_path, {"step": 1, "elapsed_seconds": 3.5}, {"step": 2, "elapsed_seconds": 4.25})
     read(source)
-    assert (source.newest_seconds, source.caught_up) == (4.25, False)
+    assert (source.newest_seconds, source.caught_up) == (3.5, False)
     read(source)
-    assert source.caught_up
+    read(source)
+    assert (source.newest_seconds, source.caught_up) == (4.25, True)
     source.close()
 
 

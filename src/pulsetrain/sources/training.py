@@ -115,7 +115,7 @@ class Tail:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         data = self._file.read(MOST_BYTES)
-        self.at_end = not data
+        self.at_end = len(data) < MOST_BYTES
         *whole, self._rest = (self._rest + data).split(b"\n")
         for line in whole:
             try:
