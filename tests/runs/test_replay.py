@@ -266,3 +266,14 @@ def test_it_stops_when_told_to(gappy: Database) -> None:
 def test_a_speed_that_is_none_is_an_error(gappy: Database, speed: float) -> None:
     with pytest.raises(UsageError, match="speed"):
         Replay(gappy, "vm", speed=speed)
+
+
+def test_a_loss_that_is_no_number_and_a_value_of_the_programs_come_again(make_run: Callable[..., RunFolder]) -> None:
+    run = make_run(
+        host=[{}, {"elapsed_seconds": 3.0}],
+        training=[{"rank": 0, "step": 1, "accuracy": 0.5, "loss": None, "nonfinite": {"loss": "nan"}}],
+    )
+    samples = [sample for snapshot in Replay(Database([run]), "vm") for sample in snapshot.samples]
+    (report,) = [sample.values for sample in samples if sample.subject.table == "training"]
+    assert report["accuracy"] == 0.5
+    assert str(report["loss"]) == "nan"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pulsetrain.catalog import METRICS
 from pulsetrain.errors import UsageError
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.follow import event_of, sample_of
@@ -24,7 +23,6 @@ from pulsetrain.sources import training
 WINDOW_LINES = 10_000
 """About so many lines are in memory at a time, however long the run is."""
 SAMPLED = ("gpu", "mig", "host", "process", "account")
-_TRAINING_FIELDS = [metric.field for metric in METRICS if metric.table == "training"]
 
 _Row = dict[str, Any]
 
@@ -155,8 +153,9 @@ class _Reports:
         """Of the latest."""
 
     def add(self, row: _Row) -> None:
-        values = {field: row[field] for field in _TRAINING_FIELDS if row[field] is not None}
-        training.merge(self._ranks.setdefault(int(row["rank"] or 0), {}), values)
+        line = {name: value for name, value in row.items() if name not in ("run", "host", "other")}
+        line |= msgspec.json.decode(row.get("other") or "{}")  # what the program logs under names of its own
+        training.merge(self._ranks.setdefault(int(row["rank"] or 0), {}), line)
         self.time, self.elapsed = _time(row), row["elapsed_seconds"]
 
     def take(self) -> Iterator[Sample]:
