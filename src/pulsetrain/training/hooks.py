@@ -7,6 +7,7 @@ steps aside while torch.compile traces through it.
 from __future__ import annotations
 
 import functools
+import itertools
 import time
 import weakref
 from collections.abc import Hashable
@@ -100,12 +101,20 @@ def _watch_data(torch: Any, training: _Training) -> None:
     original = iterator.__next__
     clock, tensor = time.perf_counter, torch.Tensor
     guard = Guard("The watch on data loaders")
+    passes = itertools.count(1)
+
+    def pass_of(self: Any) -> int:
+        """Which pass over data an iterator is. Not its id: the next one may get the same place in memory."""
+        number: int | None = getattr(self, "pulsetrain_pass", None)
+        if number is None:
+            number = self.pulsetrain_pass = next(passes)
+        return number
 
     @guarded
     def ended(self: Any) -> None:
         loop = loops.current()
         if loop is not None:
-            loop.note(("batches_ended", clock(), id(self)))
+            loop.note(("batches_ended", clock(), pass_of(self)))
 
     @functools.wraps(original)
     def __next__(self: Any) -> Any:
@@ -130,7 +139,7 @@ def _watch_data(torch: Any, training: _Training) -> None:
                     if training.counts and samples is not None:
                         training.samples += samples
                         training.tokens = tokens
-                    loop.note(("batch_ready", now, samples, tokens, id(self), requested))
+                    loop.note(("batch_ready", now, samples, tokens, pass_of(self), requested))
             except Exception as error:
                 guard.failed(error)
         return batch
