@@ -1,17 +1,35 @@
-"""Settings from a file: ./pulsetrain.toml, else the one in the pulsetrain home. Options and PULSETRAIN_* come first."""
+"""Settings from files. Options and PULSETRAIN_* come first.
+
+The user's own file is ~/.pulsetrain/pulsetrain.toml, or the one that --config names. A `pulsetrain.toml` of the working
+folder may have come with somebody else's repository: what it says about display, thresholds and counting is added, what
+it says about where data goes is not.
+"""
 
 import os
+import re
+import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from pulsetrain.errors import UsageError
+from pulsetrain.errors import UsageError, did_you_mean
+from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
+from pulsetrain.snapshot import Severity
 
 FILE_NAME = "pulsetrain.toml"
-Limits = tuple[float, float]
-"""From the first on a value deserves a look, from the second on it is bad."""
+CONFIG_VARIABLE = "PULSETRAIN_CONFIG"
+MOST_BYTES = 2**20
+ALL_THRESHOLDS = "All thresholds: docs/alerts.md."
+USERS_OWN = frozenset({"dir", "notify", "on_alert", "push", "shared", "to"})
+"""Settings that say where data goes, who may see it or what is run: not for a file that came with a repository."""
+RENAMED = {
+    "temperature_celsius": "gpu_hot_celsius and gpu_too_hot_celsius",
+    "memory_percent": "gpu_memory_full_percent and gpu_memory_exhausted_percent",
+    "host_memory_percent": "host_memory_full_percent and host_memory_ratio",
+}
+"""Thresholds of older versions, and what they are called now."""
 
 
 class Push(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -32,13 +50,19 @@ class Push(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     keep_group: bool = False
 
 
-class Thresholds(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """The section `[thresholds]`: where live views colour a value; docs/top.md."""
+class Notify(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The section `[notify]`: what is sent to people, and where their URLs are; docs/notify.md."""
 
-    temperature_celsius: Limits = (80.0, 90.0)
-    memory_percent: Limits = (90.0, 97.0)
-    """Of a GPU."""
-    host_memory_percent: Limits = (90.0, 97.0)
+    url_file: str | None = None
+    """A file of mode 600 with a URL of Apprise a line."""
+    severity: Severity = "warning"
+    """The least severe alerts that are sent."""
+    resolved: bool = True
+    """Whether the end of an alert is sent too."""
+    finished: bool = True
+    """Whether the end of a run is sent."""
+    failed: bool = True
+    """Whether the end of a run that failed or was interrupted is sent."""
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,46 +74,152 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     gpus: str | None = None
     interval: float | None = None
     log_format: Literal["text", "json"] | None = None
-    log_level: Literal["debug", "info", "warning", "error"] | None = None
+    log_level: Literal["debug", "info", "warning", "critical"] | None = None
     name: str | None = None
+    notify: Notify = Notify()
+    on_alert: list[str] = []
+    """What is done when a rule fires: `NonFinite=stop`; docs/notify.md."""
     palette: Literal["terminal", "okabe-ito", "cividis", "plain"] | None = None
     price: str | None = None
+    project: str | None = None
     pue: float | None = None
     push: dict[str, Push] = {}
     quiet: bool | None = None
+    shared: bool | None = None
     simulate: str | None = None
     tags: dict[str, str] = {}
-    thresholds: Thresholds = msgspec.field(default_factory=Thresholds)
+    to: str | None = None
+    """Where runs are sent while they are recorded; docs/transfer.md."""
+    thresholds: Thresholds = DEFAULTS
+    """What rules and the colors of live views compare with; docs/alerts.md."""
 
     def defaults(self) -> dict[str, Any]:
         """The settings as defaults of the command-line options."""
         values: dict[str, Any] = msgspec.to_builtins(self)
-        values.pop("thresholds", None)  # no option: the commands that show values ask for them
+        for section in ("notify", "thresholds"):  # no options: who needs them asks for them
+            values.pop(section, None)
         if "dir" in values:
             values["directory"] = values.pop("dir")
+        if "to" in values:
+            values["send_to"] = values.pop("to")
         if "push" in values:
             values["push"] = list(values["push"])
         tags = [f"{key}={value}" for key, value in values.pop("tags", {}).items()]
         return values | ({"tag": tags} if tags else {})
 
 
-def find() -> Path | None:
-    """The file in force: $PULSETRAIN_CONFIG, ./pulsetrain.toml, or the one in $PULSETRAIN_HOME (~/.pulsetrain)."""
-    if named := os.environ.get("PULSETRAIN_CONFIG"):
-        return Path(named)
-    home = os.environ.get("PULSETRAIN_HOME") or Path("~/.pulsetrain").expanduser()
-    return next((path for path in (Path(FILE_NAME), Path(home, FILE_NAME)) if path.is_file()), None)
+class Settings(NamedTuple):
+    """What all files together say."""
+
+    config: Config
+    files: list[Path]
+    """Those that were read."""
+    ignored: list[str]
+    """What was not taken from them, and why, in words."""
 
 
-def load(path: Path | None) -> Config:
-    if path is None:
-        return Config()
+def settings() -> Settings:
+    """The settings in force: the file that $PULSETRAIN_CONFIG names, else the user's own and the working folder's."""
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return Settings(load(Path(named)), [Path(named)], [])
+    home = Path(os.environ.get("PULSETRAIN_HOME") or Path("~/.pulsetrain").expanduser(), FILE_NAME)
+    here = Path(FILE_NAME)
+    files: list[Path] = []
+    ignored: list[str] = []
+    document: dict[str, Any] = {}
+    if home.is_file():
+        _check_mode(home)
+        document = _read(home)
+        _convert(home, document)
+        files.append(home)
+    if here.is_file() and not (home.is_file() and here.samefile(home)):
+        added, reasons = _of_working_folder(here)
+        document = _over(added, document)
+        ignored += reasons
+        files += [here] if added else []
+    return Settings(msgspec.convert(document, Config), files, ignored)
+
+
+def _of_working_folder(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """What a file that may be somebody else's adds, and what is not taken from it."""
+    status = path.stat()
+    if hasattr(os, "getuid") and status.st_uid not in (os.getuid(), 0):
+        return {}, [f"{path.resolve()} is ignored: it belongs to another user."]
+    _check_mode(path)
+    found = _read(path)
+    _convert(path, found)
+    users_own = sorted(USERS_OWN & found.keys())
+    reasons = [f"{path.resolve()}: `{name}` is ignored: only your own settings may set it." for name in users_own]
+    return {name: value for name, value in found.items() if name not in USERS_OWN}, reasons
+
+
+def load(path: Path) -> Config:
+    """The settings in one file that the user named."""
+    _check_mode(path)
+    return _convert(path, _read(path))
+
+
+def load_thresholds(path: Path) -> Thresholds:
+    """The section `[thresholds]` of a file. One without sections is taken for that section itself."""
+    document = _read(path)
+    return _convert(path, document if "thresholds" in document else {"thresholds": document}).thresholds
+
+
+def _over(upper: dict[str, Any], lower: dict[str, Any]) -> dict[str, Any]:
+    """Settings of one file before those of another; sections are joined."""
+    joined = {**lower, **upper}
+    for name, value in upper.items():
+        below = lower.get(name)
+        if isinstance(value, dict) and isinstance(below, dict):
+            joined[name] = _over(value, below)
+    return joined
+
+
+def _check_mode(path: Path) -> None:
+    """Settings say where data goes: not everybody may write them."""
+    if path.exists() and path.stat().st_mode & stat.S_IWOTH:
+        raise UsageError(f"{path} is writable by everyone.", hint=f"chmod o-w {path}")
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        return msgspec.convert(tomllib.loads(path.read_text()), Config)
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise UsageError(f"{path} is too large for a settings file.")
+        return tomllib.loads(text.decode())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}.") from None
+
+
+def _convert(path: Path, document: dict[str, Any]) -> Config:
+    section = document.get("thresholds")
+    for old in RENAMED.keys() & (section if isinstance(section, dict) else {}):
+        raise UsageError(f"{path}: the threshold {old} is now {RENAMED[old]}.", hint=ALL_THRESHOLDS)
+    try:
+        config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:
-        known = ", ".join(field.name for field in msgspec.structs.fields(Config))
-        raise UsageError(f"{path}: {error}.", hint=f"Known settings: {known}.") from None
+        raise UsageError(f"{path}: {error}.", hint=_hint(str(error))) from None
+    _check_rule_names(path, config.thresholds)
+    return config
+
+
+def _hint(error: str) -> str:
+    """What an unknown name may have meant, and where the right ones are."""
+    thresholds = "$.thresholds" in error
+    known = [field.name for field in msgspec.structs.fields(Thresholds if thresholds else Config)]
+    unknown = re.search(r"unknown field `(.+?)`", error)
+    meant = did_you_mean(unknown[1], known) if unknown else ""
+    return meant + (ALL_THRESHOLDS if thresholds else f"Known settings: {', '.join(known)}.")
+
+
+def _check_rule_names(path: Path, thresholds: Thresholds) -> None:
+    named = thresholds.off | thresholds.hold.keys()
+    if not named:
+        return
+    from pulsetrain.rules.declared import NAMES, unknown_rule_hint
+
+    for name in sorted(named - NAMES):
+        raise UsageError(f"{path}: unknown rule: {name}.", hint=unknown_rule_hint(name))

@@ -1,5 +1,12 @@
 """The errors a user may see: what broke, what still works, what to do."""
 
+from collections.abc import Iterable
+
+
+def in_words(error: Exception) -> str:
+    """What an error of another library says, for the middle of a sentence: some of them end in a full stop."""
+    return str(error).rstrip(".")
+
 
 class PulsetrainError(Exception):
     """Shown without a traceback; `main` turns it into text and `exit_code`."""
@@ -38,3 +45,12 @@ class UsageError(PulsetrainError):
     """A wrong option, a broken configuration file, a run that does not exist."""
 
     exit_code = 2
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`Did you mean GpuHot or GpuLost? ` for a typo, however it is capitalized; empty when nothing is near."""
+    from difflib import get_close_matches
+
+    names = {name.lower(): name for name in known}
+    near = [names[name] for name in get_close_matches(word.lower(), names, 3, 0.6)]
+    return f"Did you mean {' or '.join(near)}? " if near else ""

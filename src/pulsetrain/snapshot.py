@@ -6,12 +6,13 @@ from typing import Literal, NamedTuple
 
 Label = str | int | bool | None
 Value = float | int | str | list[str] | dict[str, float] | None
-Severity = Literal["info", "warning", "error"]
+Severity = Literal["info", "warning", "critical"]
+"""The one scale of events, alerts, findings and log lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One declared metric. The catalogue holds them all."""
+    """One declared metric. The catalog holds them all."""
 
     table: str
     """The kind of line it stands in: gpu, mig, host, process, training, account."""
@@ -44,11 +45,22 @@ class Subject:
 class Sample(NamedTuple):
     """What one subject showed at one reading; it becomes one line of a run file.
 
-    Values go by the catalogue's field names. What a device does not have is left out, or None: never 0.
+    Values go by the catalog's field names. What a device does not have is left out, or None: never 0.
     """
 
     subject: Subject
     values: dict[str, Value]
+
+
+def severity_of(recorded: object) -> Severity:
+    """The severity that a line names. Older versions wrote `error`; anything else unknown is `info`."""
+    match recorded:
+        case "critical" | "error":
+            return "critical"
+        case "warning":
+            return "warning"
+        case _:
+            return "info"
 
 
 class Event(NamedTuple):

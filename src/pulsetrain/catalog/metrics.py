@@ -4,27 +4,15 @@ Names: the mission's own spellings stay as they are; every further metric uses b
 A field is unique within its table. Shares are ratios from 0 to 1 unless the name says percent.
 """
 
-from collections.abc import Iterator
 from typing import Literal
 
-from pulsetrain.snapshot import Metric, Sample
+from pulsetrain.snapshot import Metric
 
 Kind = Literal["gauge", "counter", "amount", "text", "words"]
 
-CORE_GPU_FIELDS = (
-    "utilization_percent",
-    "memory_used_mb",
-    "memory_total_mb",
-    "memory_percent",
-    "temperature_celsius",
-    "power_draw_watts",
-    "fan_speed_percent",
-)
-"""Stand in every GPU line, null where the device has none, so that scripts for the older tools keep working."""
 
-
-def _gpu(field: str, unit: str, help: str, kind: Kind = "gauge", name: str = "") -> Metric:
-    return Metric("gpu", field, name or _name("gpu", field, kind), kind, unit, help)
+def _gpu(field: str, unit: str, help: str, kind: Kind = "gauge", by: str | None = None, name: str = "") -> Metric:
+    return Metric("gpu", field, name or _name("gpu", field, kind), kind, unit, help, by)
 
 
 def _host(field: str, unit: str, help: str, kind: Kind = "gauge", by: str | None = None, name: str = "") -> Metric:
@@ -89,51 +77,80 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "polled_energy_joules",
         "joules",
-        "Energy since pulsetrain started, from power looked at 40 times a second, where the counter does not work.",
+        "Energy since pulsetrain started, from power polled 40 times a second, where the counter does not work.",
         "counter",
     ),
     _gpu(
         "polled_energy_variance_joules2",
         "joules²",
-        "Variance of that energy, because it was looked at now and then.",
+        "Sampling variance of that energy.",
         "counter",
     ),
     _gpu(
         "polled_energy_unseen_joules",
         "joules",
-        "How far it may be off for the time in which the sensor itself does not look.",
+        "Error bound for the time in which the sensor itself does not measure.",
         "counter",
     ),
     _gpu("polled_energy_gap_seconds", "seconds", "Time in which power could not be read, and is not in it.", "counter"),
     _gpu(
         "polled_energy_edge_joules",
         "joules",
-        "How far it may be off at any one moment, because the sensor shows the past.",
+        "Error bound at any one moment, because the sensor lags.",
     ),
     _gpu("clock_sm_hertz", "hertz", "Streaming multiprocessor clock."),
     _gpu("clock_memory_hertz", "hertz", "Memory clock."),
+    _gpu("clock_video_hertz", "hertz", "Clock of the video encoder and decoder, every 10 seconds."),
     _gpu("clock_sm_max_hertz", "hertz", "Highest streaming multiprocessor clock."),
     _gpu("clock_memory_max_hertz", "hertz", "Highest memory clock."),
-    _gpu("throttle_reasons", "", "Why the clocks are held below their maximum, in words.", "words"),
+    _gpu("throttle_reasons", "", "What limits the clocks, in words.", "words"),
     _gpu("performance_state", "", "Performance state, 0 (fastest) to 15."),
-    _gpu("encoder_ratio", "ratio", "Video encoder utilisation."),
-    _gpu("decoder_ratio", "ratio", "Video decoder utilisation."),
+    _gpu("encoder_ratio", "ratio", "Video encoder utilization."),
+    _gpu("decoder_ratio", "ratio", "Video decoder utilization."),
     _gpu("sm_active_ratio", "ratio", "Share of time in which a multiprocessor had work, mean over all of them."),
     _gpu("sm_occupancy_ratio", "ratio", "Resident warps, of the most that fit."),
-    _gpu("tensor_active_ratio", "ratio", "Share of cycles in which the tensor cores were busy."),
+    _gpu("tensor_active_ratio", "ratio", "Share of cycles in which the tensor cores were active."),
     _gpu("dram_active_ratio", "ratio", "Share of cycles in which GPU memory moved data."),
     _gpu("ecc_corrected_errors", "errors", "Memory errors corrected by ECC over the device's life.", "counter"),
     _gpu("ecc_uncorrected_errors", "errors", "Memory errors ECC could not correct over the device's life.", "counter"),
+    _gpu(
+        "ecc_volatile_corrected_errors",
+        "errors",
+        "Memory errors corrected by ECC since the driver was loaded or the GPU was reset.",
+        "counter",
+    ),
+    _gpu(
+        "ecc_volatile_uncorrected_errors",
+        "errors",
+        "Memory errors ECC could not correct since the driver was loaded or the GPU was reset.",
+        "counter",
+    ),
     _gpu("remapped_rows_corrected", "rows", "Memory rows remapped after corrected errors.", "counter"),
     _gpu("remapped_rows_uncorrected", "rows", "Memory rows remapped after uncorrected errors.", "counter"),
     _gpu("remapped_rows_pending", "bool", "1 when a row waits for a GPU reset to be remapped."),
     _gpu("remapped_rows_failed", "bool", "1 when a row could not be remapped: the board should be replaced."),
     _gpu("xid_errors", "errors", "XID errors reported by the driver since pulsetrain started.", "counter"),
+    _gpu(
+        "xid_code_errors",
+        "errors",
+        "The same by the number of the error, those that have come; `other` are numbers without a name here.",
+        "counter",
+        by="xid",
+    ),
+    _gpu(
+        "recovery_action",
+        "",
+        "What the driver asks for: 0 nothing, 1 a reset of the GPU, 2 a reboot, 3 no more traffic to other GPUs, "
+        "4 that and a reset; newer drivers have more.",
+    ),
+    _gpu("compute_mode", "", "Who may use the GPU: 0 everyone, 2 nobody, 3 one process at a time."),
+    _gpu("fabric_state", "", "Joining the NVLink fabric: 1 not begun, 2 under way, 3 completed."),
+    _gpu("pci_bus_ids", "", "1 for the address of the GPU on the PCI bus.", by="pci_bus_id", name="gpu_pci_info"),
     _gpu("pcie_generation", "", "PCIe generation of the link now."),
     _gpu("pcie_width", "lanes", "PCIe lanes in use now."),
     _gpu("pcie_max_generation", "", "Highest PCIe generation of board and slot."),
     _gpu("pcie_max_width", "lanes", "Most PCIe lanes of board and slot."),
-    _gpu("pcie_replays", "packets", "PCIe packets sent again.", "counter"),
+    _gpu("pcie_replays", "packets", "PCIe packets retransmitted.", "counter"),
     _gpu("pcie_received_bytes_per_second", "bytes/s", "PCIe traffic to the GPU, over a 20 ms window."),
     _gpu("pcie_sent_bytes_per_second", "bytes/s", "PCIe traffic from the GPU, over a 20 ms window."),
     _gpu("nvlink_received_bytes", "bytes", "NVLink data received, all links.", "counter"),
@@ -145,7 +162,7 @@ METRICS: tuple[Metric, ...] = (
     _mig("multiprocessors", "", "Streaming multiprocessors of the instance."),
     _mig("sm_active_ratio", "ratio", "Share of time in which a multiprocessor of the instance had work."),
     _mig("sm_occupancy_ratio", "ratio", "Resident warps in the instance, of the most that fit."),
-    _mig("tensor_active_ratio", "ratio", "Share of cycles in which the instance's tensor cores were busy."),
+    _mig("tensor_active_ratio", "ratio", "Share of cycles in which the instance's tensor cores were active."),
     _mig("dram_active_ratio", "ratio", "Share of cycles in which the instance's memory moved data."),
     # The machine
     _host("cpu_ratio", "ratio", "CPU time not idle, over all cores since the last reading."),
@@ -156,7 +173,7 @@ METRICS: tuple[Metric, ...] = (
     _host("load_5m", "", "Load average over 5 minutes."),
     _host("load_15m", "", "Load average over 15 minutes."),
     _host("memory_used_bytes", "bytes", "Memory in use that cannot be reclaimed."),
-    _host("memory_available_bytes", "bytes", "Memory that can be had without swapping."),
+    _host("memory_available_bytes", "bytes", "Memory available without swapping."),
     _host("memory_total_bytes", "bytes", "Memory installed."),
     _host("swap_used_bytes", "bytes", "Swap in use."),
     _host("swap_total_bytes", "bytes", "Swap configured."),
@@ -164,6 +181,8 @@ METRICS: tuple[Metric, ...] = (
     _host("disk_written_bytes", "bytes", "Written to all disks.", "counter"),
     _host("disk_reads", "operations", "Read operations on all disks.", "counter"),
     _host("disk_writes", "operations", "Write operations on all disks.", "counter"),
+    _host("filesystem_available_bytes", "bytes", "Free space on the disks that a run writes to.", by="path"),
+    _host("filesystem_size_bytes", "bytes", "Size of these disks.", by="path"),
     _host("disk_device_read_bytes", "bytes", "Read from each disk.", "counter", by="device"),
     _host("disk_device_written_bytes", "bytes", "Written to each disk.", "counter", by="device"),
     _host("disk_device_reads", "operations", "Read operations on each disk.", "counter", by="device"),
@@ -179,17 +198,34 @@ METRICS: tuple[Metric, ...] = (
     _host("container_memory_limit_bytes", "bytes", "Memory limit of this container."),
     _host("container_cpu_seconds", "seconds", "CPU time used by this container.", "counter"),
     _host("container_cpu_limit_cores", "cores", "CPU limit of this container."),
-    _host("container_cpu_throttled_seconds", "seconds", "Time this container was held back by its limit.", "counter"),
+    _host("container_cpu_throttled_seconds", "seconds", "Time this container was throttled by its limit.", "counter"),
     # The watched command and all that descends from it
     _host("job_processes", "processes", "Processes of the watched command.", name="job_processes"),
     _host("job_threads", "threads", "Threads of the watched command.", name="job_threads"),
     _host("job_cpu_seconds", "seconds", "CPU time of the watched command.", "counter", name="job_cpu_seconds_total"),
-    _host("job_cpu_cores", "cores", "Cores kept busy by the watched command.", name="job_cpu_cores"),
+    _host("job_cpu_cores", "cores", "Cores used by the watched command, on average.", name="job_cpu_cores"),
     _host("job_memory_bytes", "bytes", "Resident memory of the watched command.", name="job_memory_bytes"),
+    _host(
+        "job_memory_peak_bytes",
+        "bytes",
+        "Most resident memory of one process of the watched command, as the kernel counts it; known at its end.",
+        name="job_memory_peak_bytes",
+    ),
     _host(
         "job_read_bytes", "bytes", "Read from storage by the watched command.", "counter", name="job_read_bytes_total"
     ),
     _host("job_written_bytes", "bytes", "Written to storage by it.", "counter", name="job_written_bytes_total"),
+    _host(
+        "job_network_received_bytes",
+        "bytes",
+        "Received by the container of a benchmark that has a network of its own.",
+        "counter",
+        name="job_network_received_bytes_total",
+    ),
+    _host("job_network_sent_bytes", "bytes", "Sent by it.", "counter", name="job_network_sent_bytes_total"),
+    # The driver of the GPUs
+    _host("gpu_driver_versions", "", "1 for the version of the NVIDIA driver.", by="version", name="gpu_driver_info"),
+    _host("cuda_versions", "", "1 for the newest CUDA that the driver supports.", by="version", name="cuda_info"),
     # Energy of the CPU
     _host("cpu_energy_joules", "joules", "Energy of all CPU packages since pulsetrain started (RAPL).", "counter"),
     _host("cpu_package_energy_joules", "joules", "Energy of each CPU package.", "counter", by="package"),
@@ -205,24 +241,49 @@ METRICS: tuple[Metric, ...] = (
         name="pulsetrain_source_read_seconds",
     ),
     _host(
+        "fetch_seconds",
+        "seconds",
+        "Time the last look for what other machines have sent took.",
+        name="pulsetrain_fetch_seconds",
+    ),
+    _host(
+        "part_up",
+        "bool",
+        "0 while a part of pulsetrain is stuck or fails; absent for parts that never had trouble.",
+        by="part",
+        name="pulsetrain_part_up",
+    ),
+    _host(
+        "part_skipped_items",
+        "items",
+        "What a part of pulsetrain could not work on and left out; absent for parts that never had trouble.",
+        "counter",
+        by="part",
+        name="pulsetrain_part_skipped_items_total",
+    ),
+    _host(
         "pulsetrain_cpu_seconds", "seconds", "CPU time of pulsetrain.", "counter", name="pulsetrain_cpu_seconds_total"
     ),
     # Processes: those on a GPU, and those of the watched command
     _process("gpu_memory_mb", "MiB", "GPU memory held by the process."),
     _process("sm_ratio", "ratio", "Multiprocessor share of the process."),
-    _process("cpu_cores", "cores", "Cores kept busy by the process."),
+    _process("cpu_cores", "cores", "Cores used by the process, on average."),
     _process("cpu_seconds", "seconds", "CPU time of the process.", "counter"),
     _process("memory_bytes", "bytes", "Resident memory of the process."),
+    _process("start_time_seconds", "seconds", "When the process started, in seconds since the epoch."),
     _process("threads", "threads", "Threads of the process."),
     _process("read_bytes", "bytes", "Read from storage by the process.", "counter"),
     _process("written_bytes", "bytes", "Written to storage by the process.", "counter"),
     # The training loop, as the recorder inside the training process reports it
     _training("step", "steps", "Steps done: updates of the weights.", "counter", name="training_steps_total"),
     _training("epoch", "epochs", "Passes over the training data."),
-    _training("loss", "", "Training loss: the mean over the backward passes of the step."),
+    _training("loss", "", "Training loss of the step; of the first optimizer, where several take turns."),
     _training("learning_rate", "", "Learning rate of the first parameter group.", name="learning_rate"),
     _training(
-        "gradient_norm", "", "Norm of all gradients, where the program or a sample told it.", name="gradient_norm"
+        "gradient_norm",
+        "",
+        "Norm of all gradients, where the program computes it, or from a sample.",
+        name="gradient_norm",
     ),
     _training(
         "throughput_samples_per_sec",
@@ -249,28 +310,37 @@ METRICS: tuple[Metric, ...] = (
     _training("forward_seconds", "seconds", "From a batch to its backward pass: copy, forward pass, loss.", "amount"),
     _training("backward_seconds", "seconds", "Backward pass, as the host sees it.", "amount"),
     _training("optimizer_seconds", "seconds", "Optimizer steps, as the host sees them.", "amount"),
-    _training("other_seconds", "seconds", "The rest of the step: logging, checkpoints, validation.", "amount"),
+    _training("copy_seconds", "seconds", "Copying batches to the device, as far as the host waits for it.", "amount"),
+    _training("communication_seconds", "seconds", "Waiting in collective operations of torch.distributed.", "amount"),
+    _training("logging_seconds", "seconds", "Calls of experiment trackers.", "amount"),
+    _training("gc_seconds", "seconds", "Python's garbage collection.", "amount"),
+    _training("other_seconds", "seconds", "The rest of the step: checkpoints, validation, unseen work.", "amount"),
     _training("samples", "samples", "Samples of the step.", "amount"),
-    _training("tokens", "tokens", "Tokens of the step.", "amount"),
+    _training("tokens", "tokens", "Tokens of the step, without padding where it shows.", "amount"),
+    _training("padding_tokens", "tokens", "Padding of the step, where the batches show it.", "amount"),
     _training("accumulation", "passes", "Backward passes of the step."),
     _training("optimizers", "", "Optimizer steps that make up the step."),
     _training("skipped", "steps", "Steps whose update was skipped because of infinite gradients.", "amount"),
     _training("total_steps", "steps", "Steps that are planned."),
     _training("flops", "operations", "Floating point operations of the step, estimated.", "amount"),
-    _training("mfu_ratio", "ratio", "Model FLOPs utilisation: of the device's peak, estimated."),
-    _training("phase_seconds", "seconds", "Length of a phase, told at its end.", "amount"),
-    _training("phase", "", "What the program says it does, when not training.", "text"),
+    _training("mfu_ratio", "ratio", "Model FLOPs utilization: of the device's peak, estimated."),
+    _training("phase_seconds", "seconds", "Length of a phase, reported at its end.", "amount"),
+    _training("phase", "", "What the program reports doing when not training.", "text"),
     _training("training", "", "The name the program gave to this training.", "text"),
     # What a run has used so far on this host
     _account("energy_joules", "joules", "Energy so far, of GPUs, CPUs and memory, times PUE.", "counter", by="device"),
+    _account("energy_projected_joules", "joules", "Energy at the end of the planned steps, times PUE."),
     _account("gpu_seconds", "seconds", "Time so far, of all GPUs together.", "counter"),
-    _account("gpu_idle_seconds", "seconds", "Of that, time in which a GPU ran no kernel.", "counter"),
+    _account("gpu_idle_seconds", "seconds", "Of that, time in which a GPU was idle.", "counter"),
     _account("carbon_grams", "grams", "Emissions so far, in CO2 equivalents.", "counter"),
+    _account("carbon_projected_grams", "grams", "Emissions at the end of the planned steps, in CO2 equivalents."),
     _account("carbon_grams_per_kwh", "g/kWh", "Carbon intensity of the electricity now."),
     _account("cost", "", "Cost so far.", "counter", by="currency"),
     _account("cost_projected", "", "Cost at the end of the planned steps.", by="currency"),
     _account("progress_ratio", "ratio", "Steps done, of those planned."),
-    _account("remaining_seconds", "seconds", "Time to the end of the planned steps, at the pace of now."),
+    _account("seconds", "seconds", "Time so far.", "counter"),
+    _account("projected_seconds", "seconds", "Time the run will have taken at the end of the planned steps."),
+    _account("remaining_seconds", "seconds", "Time to the end of the planned steps, at the current pace."),
 )
 
 STEP_BUCKETS = (
@@ -289,11 +359,32 @@ STEP_COUNTS = Metric(
     by="le",
 )
 """How many steps took no longer than each bound and longer than the one below; `+Inf` took longer than all."""
+NONFINITE = Metric(
+    "training",
+    "nonfinite_counts",
+    "training_nonfinite_total",
+    "counter",
+    "reports",
+    "Reports in which this value was NaN or infinite; `other` are those that the program named itself.",
+    by="value",
+)
+"""Some servers drop NaN and charts leave it out: this count remains."""
+TRAINING_TIME = Metric(
+    "training",
+    "time_seconds",
+    "training_time_seconds_total",
+    "counter",
+    "seconds",
+    "Time of the rank by what it was spent on, as far as its reports tell by now.",
+    by="class",
+)
 TRAINING_VALUE = Metric(
     "training", "value", "training_value", "gauge", "", "What the program logs under a name of its own.", by="name"
 )
 GPU_INFO = Metric("gpu", "info", "gpu_info", "gauge", "", "Which GPU this is: always 1, its model is a label.")
 MIG_INFO = Metric("mig", "info", "gpu_mig_info", "gauge", "", "Which MIG instance this is: always 1.")
+DEVICE_INFO = {metric.table: metric for metric in (GPU_INFO, MIG_INFO)}
+"""By table: the series that describes a subject, with labels that its other series do not have."""
 RUN_INFO = Metric("run", "info", "run_info", "gauge", "", "A run: always 1, its name and tags are labels.")
 RUN_START = Metric("run", "start", "run_start_time_seconds", "gauge", "seconds", "When the run began, since the epoch.")
 BUILD_INFO = Metric("host", "info", "pulsetrain_build_info", "gauge", "", "Which pulsetrain watches: always 1.")
@@ -306,35 +397,20 @@ DATA_AGE = Metric(
     "Age of the newest reading of the machine, or of the newest report of a training.",
     by="data",
 )
+DATA_TABLES = {"machine": ("host", "gpu"), "training": ("training",)}
+"""The tables whose newest line says how old the data are, for each value of the label `data`."""
 EVENTS = Metric("events", "events", "pulsetrain_events_total", "counter", "events", "Events so far.", by="kind")
-EXPORTED = (STEP_COUNTS, TRAINING_VALUE, GPU_INFO, MIG_INFO, RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS)
+ALERT = Metric("events", "alert", "pulsetrain_alert", "gauge", "bool", "1 while an alert fires.", by="alertname")
+WEB_RUNS = Metric("web", "runs", "pulsetrain_web_runs", "gauge", "runs", "Runs that `serve` shows.", by="status")
+WEB_VIEWERS = Metric(
+    "web", "viewers", "pulsetrain_web_viewers", "gauge", "viewers", "Pages that follow something live."
+)
+WEB_OPEN_BYTES = Metric(
+    "web", "open_bytes", "pulsetrain_web_open_bytes", "gauge", "bytes", "Readings that `serve` holds in memory."
+)
+EXPORTED = (
+    *(STEP_COUNTS, NONFINITE, TRAINING_TIME, TRAINING_VALUE, GPU_INFO, MIG_INFO),
+    *(RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS, ALERT),
+    *(WEB_RUNS, WEB_VIEWERS, WEB_OPEN_BYTES),
+)
 """What exporters make of lines, events and run.json. They stand in no line, so no file and no table has them."""
-
-LABELS: dict[str, tuple[str, ...]] = {
-    "gpu": ("gpu_index", "uuid", "name", "simulated"),
-    "mig": ("gpu_index", "uuid", "name", "mig_uuid", "gpu_instance", "compute_instance"),
-    "host": (),
-    "training": ("rank", "training"),
-    "account": (),
-    "process": ("pid", "parent_pid", "user", "command", "container", "gpu_index", "uuid"),
-}
-"""The fields at the front of a table's lines that say whom the line is about."""
-
-_BY_FIELD = {(metric.table, metric.field): metric for metric in (*METRICS, STEP_COUNTS)}
-
-
-def metric(table: str, field: str) -> Metric:
-    """The metric that stands in this field of this table's lines."""
-    return _BY_FIELD[table, field]
-
-
-def undeclared(sample: Sample) -> Iterator[str]:
-    """What a sample carries that this catalogue does not know: nothing, or the source has a mistake."""
-    table = sample.subject.table
-    yield from (f"{table}.{label}" for label in sample.subject.labels if label not in LABELS[table])
-    for field, value in sample.values.items():
-        declared = _BY_FIELD.get((table, field))
-        if declared is None:
-            yield f"{table}.{field}"
-        elif isinstance(value, dict) is not (declared.by is not None) and value is not None:
-            yield f"{table}.{field} (by {declared.by})"

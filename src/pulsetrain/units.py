@@ -1,0 +1,14 @@
+"""How many of one unit make up another."""
+
+KIB = 2**10
+"""Bytes."""
+MIB = 2**20
+GIB = 2**30
+MIB_PER_GIB = 1024
+
+SECONDS_PER_MINUTE = 60.0
+SECONDS_PER_HOUR = 3600.0
+SECONDS_PER_DAY = 86400.0
+
+JOULES_PER_WH = 3600.0
+JOULES_PER_KWH = 3.6e6
