@@ -7,12 +7,17 @@ may be imported inside the user's own environment.
 from __future__ import annotations
 
 from importlib import import_module
+from time import monotonic
 
 TYPE_CHECKING = False  # as type checkers know it, without the cost of importing typing
 if TYPE_CHECKING:
-    from pulsetrain.training import torch as torch
+    from pulsetrain import torch as torch
+    from pulsetrain.loading import load
     from pulsetrain.training.api import finish, init, log, monitor, phase, set_training
     from pulsetrain.training.legacy import GPUMonitor, GPUMonitoringCallback, TrainingMonitorCallback
+    from pulsetrain.training.steps import steps
+    from pulsetrain.views.notebook.magic import load_ipython_extension as load_ipython_extension
+    from pulsetrain.views.notebook.show import show
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,22 +27,32 @@ __all__ = [
     "__version__",
     "finish",
     "init",
+    "load",
     "log",
     "monitor",
     "phase",
     "set_training",
+    "show",
+    "steps",
     "torch",
 ]
 
+imported_at = monotonic()
+"""Where `init` is not called, the first step that the program logs begins here."""
+
 _HOMES = {
     **dict.fromkeys(("finish", "init", "log", "monitor", "phase", "set_training"), "pulsetrain.training.api"),
+    "load": "pulsetrain.loading",
+    "load_ipython_extension": "pulsetrain.views.notebook.magic",
+    "show": "pulsetrain.views.notebook.show",
+    "steps": "pulsetrain.training.steps",
     **dict.fromkeys(("GPUMonitor", "GPUMonitoringCallback", "TrainingMonitorCallback"), "pulsetrain.training.legacy"),
 }
 
 
 def __getattr__(name: str) -> object:
     if name == "torch":
-        value: object = import_module("pulsetrain.training.torch")
+        value: object = import_module("pulsetrain.torch")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

@@ -17,17 +17,6 @@ SOURCE = HERE.parents[1] / "src"
 
 
 @pytest.fixture(scope="session")
-def user_python() -> str:
-    """An interpreter with the frameworks, into which pulsetrain is not installed."""
-    python = os.environ.get("PULSETRAIN_TEST_PYTHON") or str(HERE.parents[1] / ".venv-user/bin/python")
-    if not Path(python).exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{python} is missing")
-        pytest.skip(f"needs {python}, an interpreter with torch and its friends")
-    return python
-
-
-@pytest.fixture(scope="session")
 def train(user_python: str, tmp_path_factory: pytest.TempPathFactory) -> Train:
     """Run a script of `scripts/` under `pulsetrain run`, or, with `instrument=False`, with the recorder alone.
 
@@ -51,6 +40,6 @@ def train(user_python: str, tmp_path_factory: pytest.TempPathFactory) -> Train:
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         assert errors or [line["message"] for line in lines if line.get("event") == "instrumentation_error"] == []
         printed = done.stdout.strip().splitlines()
-        return Trained(json.loads(printed[-1]) if printed else None, lines, done.stdout + done.stderr)
+        return Trained(json.loads(printed[-1]) if printed else None, lines, done.stdout + done.stderr, folder / "home")
 
     return train

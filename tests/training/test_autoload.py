@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,6 @@ def run(home: Path, *command: str, folder: Path | None = None, **environment: st
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 
@@ -55,6 +55,29 @@ def test_a_sitecustomize_that_ours_hides_still_runs(home: Path, tmp_path: Path) 
     assert done.stdout.splitlines() == ["ran", str(tmp_path / "own/sitecustomize.py")]
 
 
+@pytest.fixture(params=["2.7", "3.6", "3.8"])
+def old_python(request: pytest.FixtureRequest) -> str:
+    version = str(request.param)
+    found = shutil.which(f"python{version}")
+    places = [*([found] if found else []), *map(str, Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))]
+    for place in places:
+        if subprocess.run([place, "-c", ""], capture_output=True).returncode == 0:
+            return place
+    pytest.skip(f"Python {version} is not installed")
+
+
+def test_a_python_that_is_too_old_runs_as_ever_without_a_word(home: Path, tmp_path: Path, old_python: str) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/sitecustomize.py").write_text("import sys; sys.mine = 'ran'\n")
+    script = "import sys; sys.stdout.write(sys.mine)"
+    done = run(home, old_python, "-c", script, PYTHONPATH=str(tmp_path / "own"), PYTHONDONTWRITEBYTECODE="1")
+    assert done.stdout == "ran"
+    assert "sitecustomize" not in done.stderr
+    done = run(home, old_python, "-c", "print('trained')", PYTHONDONTWRITEBYTECODE="1")
+    assert done.stdout == "trained\n"
+    assert "sitecustomize" not in done.stderr and "Traceback" not in done.stderr
+
+
 def test_the_programs_own_python_path_comes_right_after_ours(home: Path, tmp_path: Path) -> None:
     done = run(home, sys.executable, "-c", "import os; print(os.environ['PYTHONPATH'])", PYTHONPATH="/a:/b")
     assert done.stdout.strip() == f"{AUTOLOAD}:/a:/b"
@@ -67,7 +90,8 @@ subprocess.run([sys.executable, "-c", "import pulsetrain; pulsetrain.log(step=5)
 """
     run(home, sys.executable, "-c", script)
     (file,) = (home / "runs").glob("*/*/training_metrics_*.jsonl")
-    assert json.loads(file.read_text().splitlines()[-1])["step"] == 5
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["step"] for line in lines if "step" in line] == [5]
 
 
 @pytest.mark.parametrize("module", ["torch", "transformers.trainer", "accelerate.accelerator"])

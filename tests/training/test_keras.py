@@ -27,18 +27,26 @@ def test_every_step_is_a_line_with_its_number_epoch_and_own_loss(trained: Traine
     assert all(seconds > 0 for seconds in part.values("step_seconds"))
 
 
+def test_that_there_is_no_gradient_norm_is_said_once(trained: Trained) -> None:
+    notes = [line["message"] for line in trained.lines if line.get("event") == "not_seen"]
+    assert notes.count("The gradient norm is not recorded: Keras does not show its gradients.") == 1
+    assert trained.reported("gradient_norm") == []
+
+
 def test_validations_and_evaluations_are_phases_and_metrics_stand_beside_the_steps(trained: Trained) -> None:
     part = trained.part("plain")
     phases = [(line["step"], line["phase"]) for line in part.lines if "phase_seconds" in line]
     assert phases == [(10, "validation"), (20, "validation"), (20, "test")]
     assert part.reported("val_loss") == pytest.approx(part.told["val_loss"])
+    assert part.reported("test_loss") == pytest.approx([part.told["test_loss"]])
     assert [line["phase"] for line in trained.part("predicted").lines if "phase" in line] == ["predict"]
 
 
 def test_steps_are_counted_on_in_a_second_fit_as_the_optimizer_does(trained: Trained) -> None:
     part = trained.part("again")
-    assert part.values("step") == list(range(21, 31))
-    assert part.told["iterations"] == 30
+    assert part.values("step") == list(range(21, 41))
+    assert part.told["iterations"] == 40
+    assert part.values("epoch") == pytest.approx([2 + step / 10 for step in range(1, 21)])
 
 
 def test_a_callback_that_keras_waits_for_changes_nothing_and_may_change_the_learning_rate(trained: Trained) -> None:
@@ -58,6 +66,11 @@ def test_a_schedule_is_asked_for_the_learning_rate_now_and_then(trained: Trained
     part = trained.part("schedule")
     assert part.values("learning_rate")[0] == pytest.approx(part.told)
     assert None in part.values("learning_rate")
+
+
+def test_the_length_of_steps_is_that_of_their_computation_and_not_of_their_start(trained: Trained) -> None:
+    part = trained.part("in the background")
+    assert sum(part.values("step_seconds")) > 0.5 * part.told  # of the epoch; begun, they would be a hundredth
 
 
 def test_a_generator_tells_no_batch_size_and_is_recorded_without(trained: Trained) -> None:

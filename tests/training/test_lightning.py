@@ -38,11 +38,24 @@ def test_step_numbers_go_on_after_a_checkpoint_in_which_nothing_of_ours_is(train
     assert part.told == {"global_step": 12, "callbacks": []}
 
 
+def test_a_validation_and_a_test_after_the_training_are_phases_with_their_metrics(trained: Trained) -> None:
+    part = trained.part("tested")
+    phases = [(line["step"], line["phase"]) for line in part.lines if "phase_seconds" in line]
+    assert phases == [(14, "validation"), (14, "test")]
+    assert part.reported("val_loss")[-1] == pytest.approx(part.told["val_loss"])
+    assert part.reported("test_loss") == pytest.approx([part.told["test_loss"]])
+
+
+def test_a_training_that_ends_within_an_epoch_says_so(trained: Trained) -> None:
+    assert max(trained.part("tested").reported("epoch")) == pytest.approx(1.4)
+
+
 def test_a_step_with_two_optimizers_is_one(trained: Trained) -> None:
     part = trained.part("two optimizers")
     assert part.told["global_step"] == 20  # Lightning counts both
     assert part.values("step") == list(range(1, 11))
     assert part.values("optimizers") == [2] * 10
+    assert None not in part.values("loss") + part.values("loss/2")
 
 
 def test_after_a_training_that_raised_other_loops_are_seen_again(trained: Trained) -> None:

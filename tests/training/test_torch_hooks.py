@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 from tests.training.trained import Train, Trained
 
-from pulsetrain.training.batches import amounts
+from pulsetrain.insight.parts import STEP_PARTS
+from pulsetrain.training.amounts import amounts
 from pulsetrain.training.flops import named_peak_flops_per_sec
 
-PARTS = ("data_wait_seconds", "forward_seconds", "backward_seconds", "optimizer_seconds", "other_seconds")
+PARTS = [f"{part}_seconds" for part in STEP_PARTS]
 
 
 @pytest.fixture(scope="module")
@@ -203,9 +204,16 @@ def test_errors_of_the_program_pass_as_they_are(odd: Trained, where: str, error:
 
 
 @pytest.mark.parametrize("way", ["bare optimizer", "unborn optimizer"])
-def test_updates_that_cannot_be_seen_disturb_nothing_and_the_run_says_so(odd: Trained, way: str) -> None:
-    assert odd.part(way).steps == []
-    assert any("no update of an optimizer of PyTorch" in message for message in odd.reported("message"))
+def test_without_an_optimizer_of_pytorch_backward_passes_are_steps_and_the_run_says_so(odd: Trained, way: str) -> None:
+    part = odd.part(way)
+    assert (part.values("accumulation"), part.values("optimizers")) == ([1] * 3, [None] * 3)
+    messages = [message for message in odd.reported("message") if "counted by backward passes" in message]
+    assert len(messages) == 1
+
+
+def test_updates_that_cannot_be_seen_beside_an_optimizer_disturb_nothing_and_the_run_says_so(odd: Trained) -> None:
+    assert odd.part("unused optimizer").steps == []
+    assert any("no update by a PyTorch optimizer" in message for message in odd.reported("message"))
 
 
 def test_the_run_says_why_a_gradient_norm_is_missing(odd: Trained) -> None:
@@ -287,22 +295,22 @@ class Output:
 @pytest.mark.parametrize(
     ("batch", "found"),
     [
-        (Array(4, 3), (4, None)),
-        (Array(), (None, None)),
-        ([Array(4, 3), Array(4)], (4, None)),
-        ([Array(), Array(4)], (4, None)),
-        ([[Array(4, 3), Array(4, 5)], Array(4)], (4, None)),
-        ([[Array(4, 3), Array(4, 5)], [Array(4), Array(4)]], (4, None)),
-        (((Array(3, 9, 9), Array(3, 8, 8)), ("cat", "dog")), (2, None)),
-        (({"input_ids": Array(4, 10)}, "labels"), (4, 40)),
-        ({"input_ids": Array(4, 10), "labels": Array(4)}, (4, 40)),
-        ({"name": "x", "pixels": Array(4, 10)}, (4, None)),
-        (Output(Array(4, 10)), (4, 40)),
-        (["one", "two"], (None, None)),
-        ([], (None, None)),
-        ({}, (None, None)),
-        (None, (None, None)),
-        (7, (None, None)),
+        (Array(4, 3), (4, None, None)),
+        (Array(), (None, None, None)),
+        ([Array(4, 3), Array(4)], (4, None, None)),
+        ([Array(), Array(4)], (4, None, None)),
+        ([[Array(4, 3), Array(4, 5)], Array(4)], (4, None, None)),
+        ([[Array(4, 3), Array(4, 5)], [Array(4), Array(4)]], (4, None, None)),
+        (((Array(3, 9, 9), Array(3, 8, 8)), ("cat", "dog")), (2, None, None)),
+        (({"input_ids": Array(4, 10)}, "labels"), (4, 40, None)),
+        ({"input_ids": Array(4, 10), "labels": Array(4)}, (4, 40, None)),
+        ({"name": "x", "pixels": Array(4, 10)}, (4, None, None)),
+        (Output(Array(4, 10)), (4, 40, None)),
+        (["one", "two"], (None, None, None)),
+        ([], (None, None, None)),
+        ({}, (None, None, None)),
+        (None, (None, None, None)),
+        (7, (None, None, None)),
     ],
 )
 def test_samples_and_tokens_are_found_in_what_loaders_give(batch: Any, found: Any) -> None:

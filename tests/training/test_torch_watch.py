@@ -84,5 +84,5 @@ def test_sparse_gradients_are_figures_too_and_frozen_layers_have_none(trained: T
 
 def test_what_is_no_model_is_told_by_a_warning_and_not_by_an_exception(trained: Trained) -> None:
     assert trained.part("odd").told == [
-        "pulsetrain.torch.watch: 'not a model' is not a model of PyTorch; it is not watched."
+        "pulsetrain.torch.watch: 'not a model' is not a PyTorch model; it is not watched."
     ]

@@ -29,8 +29,9 @@ def test_samples_are_counted_although_the_trainer_fetches_batches_before_it_eval
 
 def test_a_step_is_split_into_its_parts(trained: Trained) -> None:
     for line in trained.part("accumulated").steps:
-        names = ("data_wait", "forward", "backward", "optimizer", "other")
-        assert sum(line[f"{name}_seconds"] for name in names) == pytest.approx(line["step_seconds"])
+        asides = ("communication", "logging", "gc")  # where there was any
+        names = ("data_wait", "forward", "backward", "optimizer", "other", *asides)
+        assert sum(line.get(f"{name}_seconds", 0.0) for name in names) == pytest.approx(line["step_seconds"])
 
 
 def test_evaluations_and_checkpoints_are_phases_and_what_is_logged_stands_beside_the_steps(trained: Trained) -> None:
@@ -40,6 +41,15 @@ def test_evaluations_and_checkpoints_are_phases_and_what_is_logged_stands_beside
     assert part.reported("eval_loss") == pytest.approx(part.told["eval_losses"])
     assert part.reported("logged_loss") == pytest.approx(part.told["losses"])
     assert len(part.reported("train_loss")) == 1
+
+
+def test_an_evaluation_and_a_prediction_outside_of_the_training_are_phases_with_their_metrics(
+    trained: Trained,
+) -> None:
+    part = trained.part("evaluated")
+    assert [line["phase"] for line in part.lines if "phase_seconds" in line] == ["validation", "predict"]
+    for name, value in part.told.items():
+        assert part.reported(name) == pytest.approx([value])
 
 
 def test_step_numbers_go_on_after_a_checkpoint(trained: Trained) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 Line = dict[str, Any]
@@ -14,6 +15,8 @@ class Trained:
     told: Any
     lines: list[Line]
     output: str
+    home: Path
+    """Where pulsetrain kept the run."""
 
     @property
     def steps(self) -> list[Line]:
@@ -33,7 +36,7 @@ class Trained:
         names = [line.get("training") if line.get("event") == "set_training" else None for line in lines]
         begin = names.index(name) + 1
         end = next((place for place in range(begin, len(names)) if names[place]), len(names))
-        return Trained(self.told[name], lines[begin:end], self.output)
+        return Trained(self.told[name], lines[begin:end], self.output, self.home)
 
 
 Train = Callable[..., Trained]

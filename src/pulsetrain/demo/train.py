@@ -131,7 +131,17 @@ def train(seconds: float, seed: int = 0) -> Iterator[Epoch]:
                 break
         step += len(losses)
         rate = len(losses) * BATCH_SAMPLES / (time.monotonic() - began)
-        yield Epoch(number, step, float(np.mean(losses)), model.accuracy(*held_out), rate)
+        accuracy = _validate(model, *held_out)
+        yield Epoch(number, step, float(np.mean(losses)), accuracy, rate)
+
+
+def _validate(model: Mlp, points: Floats, labels: Labels) -> float:
+    if not WATCHED:
+        return model.accuracy(points, labels)
+    with pulsetrain.phase("validation"):
+        accuracy = model.accuracy(points, labels)
+    pulsetrain.log(accuracy=accuracy)
+    return accuracy
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""What a program or a notebook calls: init, log, monitor, phase, set_training, finish.
+"""What a program or a notebook calls: init, log, monitor, phase, set_training, finish; and `show`, which run it is.
 
 Under `pulsetrain run` everything is there already and `init` does nothing. Elsewhere `init` starts a watching process
-beside this one, which ends with it. Calls before `init` and after `finish` record nothing, and say so once.
+beside this one, which ends with it. Calls before `init` and after `finish` record nothing, and warn once.
 """
 
 from __future__ import annotations
@@ -9,77 +9,108 @@ from __future__ import annotations
 import os
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from contextlib import contextmanager, suppress
+from typing import Any, Callable, NamedTuple
 
+import pulsetrain
 from pulsetrain.training import process
+from pulsetrain.training.encoder import RESERVED_FIELDS
+from pulsetrain.training.logged_steps import LoggedSteps
+from pulsetrain.training.notebooks import is_notebook, notebook_name
+from pulsetrain.training.warn import warn
 
-START_SECONDS = 15.0
-STOP_SECONDS = 10.0
 
-
-class Run(NamedTuple):
+class CurrentRun(NamedTuple):
     """The run that this process reports to."""
 
     id: str
     folder: str
 
 
-class _Watcher(NamedTuple):
-    process: Any
-    run: Run
-    pid: int
-    """Ours: a forked child must not stop its parent's watcher."""
-
-
-_watcher: _Watcher | None = None
-_told: set[str] = set()
+_watcher: Any = None
+"""The process that `init` started."""
+_waits: list[Callable[[], None]] = []
+"""What shows the current run, and is waited for when it has ended."""
+_steps = LoggedSteps(since=pulsetrain.imported_at)
+_warned: set[str] = set()
 
 
 def init(
     name: str | None = None,
+    *,
+    project: str | None = None,
+    config: Any = None,
+    tags: Mapping[str, Any] | None = None,
     interval: float = 1.0,
     gpus: str | None = None,
     simulate: str | None = None,
     directory: str | None = None,
-    tags: Mapping[str, str] | None = None,
-) -> Run | None:
-    """Start watching this process and its machine. A second call changes nothing; None when it could not start."""
-    global _watcher
-    import json  # here, because what is only logged needs none of these
-    import subprocess
+    to: str | None = None,
+    instrument: bool = True,
+    quiet: bool = False,
+) -> CurrentRun | None:
+    """Start watching this process and its machine, and instrument its training loop as `pulsetrain run` does.
 
-    recorder = process.current()
-    if recorder is not None and not recorder.closed:
-        return _watcher.run if _watcher else _outer_run()
-    options = {"--name": name, "--interval": repr(interval), "--gpus": gpus, "--simulate": simulate, "--dir": directory}
-    command = [sys.executable, "-m", "pulsetrain", "attach", str(os.getpid()), "--quiet", "--json"]
-    command += [word for option, value in options.items() if value is not None for word in (option, value)]
-    command += [word for key, value in (tags or {}).items() for word in ("--tag", "%s=%s" % (key, value))]
+    `config` is a dict, or an object such as argparse's Namespace: the settings of this training, recorded in run.json.
+    `to` is where the run is sent while it is recorded, so that `pulsetrain fetch` elsewhere has it: a folder,
+    `drive:MyDrive/pulsetrain`, `gs://`, `s3://`, `ssh://` or `https://`; docs/transfer.md.
+    Call it before a Trainer of Transformers or Lightning is made. With `instrument=False` only what the program logs is
+    recorded. `quiet` prints neither the folder now nor the summary in `finish`. A second call changes nothing; returns
+    None when watching could not start.
+    """
+    global _steps, _watcher
+    from pulsetrain.training import colab
+    from pulsetrain.training.config import plain_config  # here, because `log` needs none of these
+    from pulsetrain.training.watcher import Watcher, WatcherFailed
+
+    if _watcher is None:
+        process.leave_ended_run()
+    outer = current_run()
+    if outer is not None:
+        return outer
+    if name is None and is_notebook():
+        name = notebook_name()
+    options = {"--name": name, "--project": project, "--interval": repr(interval), "--gpus": gpus}
+    options.update({"--simulate": simulate, "--dir": directory, "--to": colab.place_of(to) if to else to})
+    words = [word for option, value in options.items() if value is not None for word in (option, value)]
+    words += [word for key, value in (tags or {}).items() for word in ("--tag", "%s=%s" % (key, value))]
+    quiet = quiet or os.environ.get("PULSETRAIN_QUIET", "").lower() in ("1", "true", "yes", "on")
     try:
-        watcher = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    except OSError as error:
-        _tell_once("pulsetrain.init: the watching process could not be started: %s" % error)
+        settings = plain_config(config)
+    except TypeError:
+        _warn_once("pulsetrain.init: config is neither a dict nor an object with attributes; it is not recorded", 3)
+        settings = {}
+    try:
+        _watcher = Watcher(words, "none" if quiet else "html" if is_notebook() else "text", settings)
+    except WatcherFailed as error:
+        _warn_once("pulsetrain.init: the watching process %s: nothing is recorded" % error, 3)
         return None
-    assert watcher.stdout is not None
-    with watcher.stdout as output:
-        line = output.readline()
-    if not line:
-        watcher.wait(START_SECONDS)
-        _tell_once("pulsetrain.init: the watching process ended with code %s: nothing is recorded" % watcher.returncode)
-        return None
-    started = json.loads(line)
-    _watcher = _Watcher(watcher, Run(started["id"], started["folder"]), os.getpid())
-    process.record_into(started["training_folder"], started["stamp"], started["started"])
-    return _watcher.run
+    process.record_into(*(_watcher.about[key] for key in ("training_folder", "stamp", "started")))
+    if instrument:
+        from pulsetrain.training.autoload.sitecustomize import watch_frameworks
+
+        watch_frameworks()
+    _steps = LoggedSteps(since=time.monotonic())
+    run = _run_of(_watcher)
+    if not quiet:
+        tell("pulsetrain: recording to %s (live: pulsetrain top %s)" % (run.folder, run.id))
+    return run
 
 
-def log(**fields: Any) -> None:
-    """Record figures of this moment: log(step=i, loss=loss, learning_rate=lr, accuracy=accuracy)."""
+def log(metrics: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
+    """Record figures of this moment: log(step=i, loss=loss, accuracy=accuracy), or log({"loss": loss}, step=i).
+
+    A call with a new `step` is a step of the training, which took the time since the step before. Without any `step`,
+    calls with a `loss` are the steps 1, 2, 3. Where hooks or callbacks measure the steps, theirs count.
+    """
     recorder = process.active or _recorder("log")
     if recorder is not None:
+        if metrics:
+            fields = {**{str(name): value for name, value in metrics.items()}, **fields}
+        if not RESERVED_FIELDS.isdisjoint(fields):
+            fields = {_allowed(name): value for name, value in fields.items()}
+        _steps.take(fields)
         recorder.add(fields)
 
 
@@ -87,26 +118,30 @@ def monitor(name: str, value: Any) -> None:
     """Record one figure under any name, any time."""
     recorder = process.active or _recorder("monitor")
     if recorder is not None:
-        recorder.add({name: value})
+        recorder.add({_allowed(str(name)): value})
 
 
 @contextmanager
 def phase(name: str) -> Iterator[None]:
     """Mark a stretch of the program, such as validation; its time is not counted as training."""
-    from pulsetrain.training import loop
+    from pulsetrain.training import loop as loops
 
     recorder = process.active or _recorder("phase")
-    steps = loop.current() if recorder is not None else None
+    loop = loops.current() if recorder is not None else None
+    if loop is not None and _steps.last is not None:
+        loop.handle(
+            loop.updates.at_step, int(_steps.last)
+        )  # the line of the phase has the number of the step before it
     begin = time.monotonic()
     if recorder is not None:
         recorder.note("phase_begin", "%s begins" % name, phase=name)
-    if steps is not None:
-        steps.begin_phase(name)
+    if loop is not None:
+        loop.handle(loop.phases.begin, name)
     try:
         yield
     finally:
-        if steps is not None:
-            steps.end_phase()
+        if loop is not None:
+            loop.handle(loop.phases.end)
         if recorder is not None:
             seconds = round(time.monotonic() - begin, 6)
             recorder.note("phase_end", "%s took %.1f s" % (name, seconds), phase=name, seconds=seconds)
@@ -114,18 +149,22 @@ def phase(name: str) -> Iterator[None]:
 
 def set_training(name: str) -> None:
     """Give what follows a name of its own, as a notebook that trains several models does."""
-    from pulsetrain.training import loop
+    from pulsetrain.training import loop as loops
 
     recorder = process.active or _recorder("set_training")
     if recorder is not None:
-        steps = loop.current()
-        if steps is not None:
-            steps.catch_up()  # what was noted before belongs to the name before
+        loop = loops.current()
+        if loop is not None:
+            loop.catch_up()  # what was noted before belongs to the name before
         recorder.note("set_training", "now training %s" % name, training=str(name))
 
 
-def finish() -> None:
-    """Write everything and stop the watching process that `init` started. The end of the program does the same."""
+def finish(exit_code: int = 0) -> None:
+    """Write everything, stop the watching process that `init` started, and show the summary of the run.
+
+    The run is finished; with another exit code it failed, and with 130, that of Ctrl-C, it was interrupted. The end of
+    the program does the same, without the summary.
+    """
     global _watcher
     if process.current() is not None:
         from pulsetrain.training import loop
@@ -133,34 +172,76 @@ def finish() -> None:
         loop.finish()
         process.close()
     watcher, _watcher = _watcher, None
-    if watcher is not None and watcher.pid == os.getpid():
-        import subprocess
+    summary = watcher.stop(exit_code) if watcher is not None else ""
+    while _waits:
+        with suppress(Exception):  # what is shown of a run is never worth an error of the program
+            _waits.pop()()
+    if summary:
+        _show(summary)
 
-        watcher.process.terminate()
-        try:
-            watcher.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            watcher.process.kill()
-            watcher.process.wait()
+
+def current_run() -> CurrentRun | None:
+    """The run that this process reports to now."""
+    recorder = process.current()
+    if recorder is None or recorder.closed:
+        return None
+    return _run_of(_watcher) if _watcher else _outer_run()
+
+
+def wait_at_finish(wait: Callable[[], None]) -> None:
+    """Have `finish` call this when the run has ended, before it shows the summary."""
+    _waits.append(wait)
+
+
+def _show(summary: str) -> None:
+    """Text, or HTML where this is a notebook."""
+    if is_notebook():
+        from importlib import import_module
+
+        display = import_module("IPython.display")
+        display.display(display.HTML(summary))
+    else:
+        tell(summary)
+
+
+def tell(text: str) -> None:
+    """To standard error, because standard output is the program's own. A notebook shows that in red."""
+    stream = sys.stdout if is_notebook() else sys.stderr
+    if stream is not None:
+        with suppress(OSError, ValueError):  # full, gone or closed
+            stream.write(text + "\n")
+            stream.flush()
+
+
+def _allowed(name: str) -> str:
+    """The name under which a figure of the program is recorded."""
+    if name not in RESERVED_FIELDS:
+        return name
+    _warn_once("pulsetrain: %r is a field of every line; yours is recorded as 'logged_%s'." % (name, name))
+    return "logged_" + name
 
 
 def _recorder(caller: str) -> Any:
-    """The recorder, looked for where no call has found it yet; what is missing is said once."""
+    """The recorder, looked for where no call has found it yet; a missing one is reported once."""
     recorder = process.current()
     if recorder is None:
-        _tell_once("pulsetrain.%s: nothing is recorded before pulsetrain.init(), or `pulsetrain run`." % caller)
+        _warn_once("pulsetrain.%s: nothing is recorded before pulsetrain.init(), or `pulsetrain run`." % caller)
     elif recorder.closed:
-        _tell_once("pulsetrain.%s: nothing is recorded after pulsetrain.finish()." % caller)
+        _warn_once("pulsetrain.%s: nothing is recorded after pulsetrain.finish()." % caller)
         return None
     return recorder
 
 
-def _outer_run() -> Run:
+def _run_of(watcher: Any) -> CurrentRun:
+    return CurrentRun(watcher.about["id"], watcher.about["folder"])
+
+
+def _outer_run() -> CurrentRun:
     folder = os.environ.get(process.FOLDER, "")
-    return Run(os.environ.get("PULSETRAIN_RUN_ID", ""), os.path.dirname(folder))
+    return CurrentRun(os.environ.get(process.RUN_ID, ""), os.path.dirname(folder))
 
 
-def _tell_once(message: str) -> None:
-    if message not in _told:
-        _told.add(message)
-        warnings.warn(message, stacklevel=4)
+def _warn_once(message: str, stacklevel: int = 4) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        warn(message, stacklevel)

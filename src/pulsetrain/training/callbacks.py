@@ -1,7 +1,7 @@
 """What the callbacks of the frameworks have in common.
 
 A framework counts its steps itself, so its callback says when a step is done; where the torch hooks are at work too,
-they tell what the step was made of. So no step is counted twice, and the callbacks work with and without the hooks.
+they report what the step was made of. So no step is counted twice, and the callbacks work with and without the hooks.
 """
 
 from __future__ import annotations
@@ -11,34 +11,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulsetrain.training import loop as loops
+from pulsetrain.training.encoder import RESERVED_FIELDS
+from pulsetrain.training.values import without_waiting
 
-OWN_FIELDS = frozenset(
+OWN_FIELDS = RESERVED_FIELDS | frozenset(
     {
         "accumulation",
         "backward_seconds",
+        "communication_seconds",
+        "copy_seconds",
         "data_wait_seconds",
-        "elapsed_seconds",
-        "event",
         "flops",
         "forward_seconds",
+        "gc_seconds",
         "learning_rate",
+        "logging_seconds",
         "loss",
         "memory_allocated_mb",
         "memory_reserved_mb",
         "mfu_ratio",
-        "nonfinite",
         "optimizer_seconds",
         "optimizers",
         "other_seconds",
+        "padding_tokens",
         "phase",
         "phase_seconds",
-        "rank",
         "samples",
         "skipped",
         "step_seconds",
         "throughput_samples_per_sec",
         "throughput_tokens_per_sec",
-        "timestamp",
         "tokens",
         "total_steps",
         "training",
@@ -48,7 +50,7 @@ OWN_FIELDS = frozenset(
 
 
 def torch_is_watched() -> bool:
-    """Whether the torch hooks tell the loop about batches, backward passes, losses and updates."""
+    """Whether the torch hooks report batches, backward passes, losses and updates to the loop."""
     return bool(getattr(sys.modules.get("torch"), "_pulsetrain_watches", False))
 
 
@@ -57,17 +59,17 @@ def begin_training(step: int, total_steps: int | None) -> None:
     loop = loops.current()
     if loop is not None:
         loop.finish()
-        loop.at_step(step)
-        loop.set_total_steps(total_steps)
-        loop.steps_are_told()
-        loop.batch_requested()
+        loop.handle(loop.updates.at_step, step)
+        loop.handle(loop.lines.set_total_steps, total_steps)
+        loop.handle(loop.updates.expect_step_done)
+        loop.handle(loop.batches.requested)
 
 
 def end_training() -> None:
     loop = loops.current()
     if loop is not None:
         loop.finish()
-        loop.set_total_steps(None)
+        loop.handle(loop.lines.set_total_steps, None)
 
 
 def record_metrics(step: int, epoch: float | None, metrics: Mapping[str, Any]) -> None:
@@ -108,20 +110,21 @@ class StepLoss:
 
     def add(self, value: Any) -> None:
         """A micro batch's loss, a number or a tensor."""
-        value = loops.without_waiting(value)
+        value = without_waiting(value)
         if value is not None:
             self._sum = self._sum + value
             self._count += 1
 
     def end_of_step(self, *, shares: bool = False) -> None:
-        """Tell the loop, before the update of the weights. `shares` were divided such that they add up to the loss."""
+        """Report it before the update of the weights. `shares` were divided such that they add up to the loss."""
         loop = loops.current()
         if loop is not None and self._count:
-            loop.report(loss=loop.readable("loss", self._sum if shares else self._sum / self._count))
+            loss = loop.values.read("loss", self._sum if shares else self._sum / self._count)
+            loop.handle(loop.lines.report, {"loss": loss})
         self._forget()
 
 
-class Phases:
+class OpenPhases:
     """The phases that a framework is in, of which an error may have left some open."""
 
     def __init__(self) -> None:
@@ -130,7 +133,7 @@ class Phases:
     def begin(self, name: str) -> None:
         loop = loops.current()
         if loop is not None:
-            loop.begin_phase(name)
+            loop.handle(loop.phases.begin, name)
             self._open += 1
 
     def end(self) -> None:
@@ -138,7 +141,7 @@ class Phases:
             self._open -= 1
             loop = loops.current()
             if loop is not None:
-                loop.end_phase()
+                loop.handle(loop.phases.end)
 
     def end_all(self) -> None:
         while self._open:

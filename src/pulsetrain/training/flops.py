@@ -10,7 +10,9 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from pulsetrain.training.loop import Loop, captured
+from pulsetrain.training.loop import Loop
+from pulsetrain.training.step_lines import ExpectedFlops
+from pulsetrain.training.values import captured
 
 PEAK = "PULSETRAIN_PEAK_TFLOPS"
 WARM_UP_STEPS = 3
@@ -83,12 +85,12 @@ class FlopCount:
     def _begin(self, loop: Loop, peak: float, parameters: list[Any], samples: int, tokens: int | None) -> None:
         self.done = True
         if any(type(p) is not self._torch.nn.Parameter or hasattr(p, "_fsdp_flattened") for p in parameters):
-            self._tell(loop, "parameters are split over ranks")
+            _note_not_counted(loop, "parameters are split over ranks")
         elif tokens is not None and "peft" not in sys.modules:
             # Each parameter takes part in two operations per token forward, and in four backward.
-            loop.expect_flops(peak, per_token=6.0 * sum(self._parameters.values()))
+            _expect(loop, ExpectedFlops(peak, per_token=6.0 * sum(self._parameters.values())))
         elif _compiled() or captured(parameters[0]):
-            self._tell(loop, "the model is compiled")
+            _note_not_counted(loop, "the model is compiled")
         else:
             self.done = False
             self._samples_before = samples
@@ -101,19 +103,23 @@ class FlopCount:
             mode.counts = False
             counted = samples - self._samples_before
             if mode.error is not None:
-                self._tell(loop, "%s: %s" % (type(mode.error).__name__, mode.error))
+                _note_not_counted(loop, "%s: %s" % (type(mode.error).__name__, mode.error))
             elif counted:
-                loop.expect_flops(peak, per_sample=mode.flops / counted)
+                _expect(loop, ExpectedFlops(peak, per_sample=mode.flops / counted))
             else:
-                loop.expect_flops(peak, per_step=mode.flops)
+                _expect(loop, ExpectedFlops(peak, per_step=mode.flops))
         if import_module("torch.utils._python_dispatch")._get_current_dispatch_mode() is mode:
             # Not while the program is inside a mode of its own that it entered after ours.
             mode.__exit__(None, None, None)
             self.done = True
 
-    @staticmethod
-    def _tell(loop: Loop, reason: str) -> None:
-        loop.recorder.note_once("not_seen", "FLOPs are not counted: %s." % reason)
+
+def _expect(loop: Loop, flops: ExpectedFlops) -> None:
+    loop.handle(loop.lines.expect_flops, flops)
+
+
+def _note_not_counted(loop: Loop, reason: str) -> None:
+    loop.recorder.note_once("not_seen", "FLOPs are not counted: %s." % reason)
 
 
 def _compiled() -> bool:

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any
 
-from pulsetrain.training.loop import Loop, captured
+from pulsetrain.training.loop import Loop
+from pulsetrain.training.values import captured
 
 LEAST_SECONDS = 1.0
 """Between two of them."""
@@ -40,8 +41,8 @@ class GradientNorm:
             self.runs, self.next = False, now + LEAST_SECONDS
             loop.recorder.note_once("not_seen", "The gradient norm is not recorded: %s." % reason)
         elif gradients:
-            value = loop.readable("gradient_norm", self._total(gradients))
-            loop.note(("add_gradient_norm", now, value, id(optimizer)))
+            value = loop.values.read("gradient_norm", self._total(gradients))
+            loop.note((loop.lines.add_gradient_norm, now, value, id(optimizer)))
             self._seconds += time.perf_counter() - now
             if not gradients[0].is_cpu:
                 self._seconds += sum(g.numel() * g.element_size() for g in gradients) / BYTES_PER_SECOND

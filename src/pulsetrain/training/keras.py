@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pulsetrain.training import callbacks
 from pulsetrain.training import loop as loops
@@ -19,6 +20,10 @@ from pulsetrain.training.guard import guarded
 
 SCHEDULE_SECONDS = 1.0
 """A learning rate that a schedule computes is asked for this often."""
+
+
+_epochs_done: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+"""Of each model, in all of its trainings."""
 
 
 def install(module: Any) -> None:
@@ -31,7 +36,7 @@ def install(module: Any) -> None:
 
     @guarded
     def made(self: Any, iterator: Any) -> None:
-        ours: Any = next((callback for callback in self.callbacks if isinstance(callback, Watching)), None)
+        ours: Any = next((callback for callback in self.callbacks if isinstance(callback, KerasEvents)), None)
         if ours is None:
             ours = __getattr__("PulsetrainCallback")()
             ours.set_params(self.params)
@@ -69,19 +74,20 @@ def _watch_optimizers() -> None:
     original = kind.apply
 
     def watched() -> bool:
-        return _torch_tells() and not sys.modules["torch"].compiler.is_compiling()
+        return _torch_hooks_report() and not sys.modules["torch"].compiler.is_compiling()
 
     @guarded
     def begin(self: Any) -> None:
         loop = loops.current()
         if loop is not None and watched():
-            loop.optimizer_begin(id(self))
+            loop.handle(loop.updates.optimizer_begin, id(self))
 
     @guarded
     def end(self: Any) -> None:
         loop = loops.current()
         if loop is not None and watched():
-            loop.optimizer_end(id(self), getattr(self._learning_rate, "value", None))
+            rate = loop.values.read("learning_rate", getattr(self._learning_rate, "value", None))
+            loop.handle(loop.updates.optimizer_end, id(self), rate)
 
     @functools.wraps(original)
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +99,7 @@ def _watch_optimizers() -> None:
     kind.apply = apply
 
 
-class Watching:
+class KerasEvents:
     """The callback without its base class, which is there only where Keras is."""
 
     async_safe = True
@@ -106,13 +112,15 @@ class Watching:
         module = sys.modules.get("keras.src.callbacks.callback_list")
         if module is not None:
             install(module)  # when somebody gives the callback to `fit`, without `pulsetrain run`
-        self._phases = callbacks.Phases()
+        self._phases = callbacks.OpenPhases()
         self._batch_size: int | None = None
         self._last_batch_size: int | None = None
         self._training = False
         self._lock = threading.Lock()
         self._end = self._batch_begin = time.perf_counter()
         self._epoch = 0
+        self._epochs_before = 0
+        """Epochs of earlier trainings of the model, where this one numbers its own from 0 again."""
         self._total_steps: int | None = None
         self._steps_before = 0
         """Steps before this epoch, counted over all trainings of the optimizer, as Keras does."""
@@ -144,18 +152,23 @@ class Watching:
         self._steps_before = int(optimizer.iterations.numpy()) if optimizer is not None else 0
         self._total_steps = None
         callbacks.begin_training(self._steps_before, None)
+        loop = loops.current()
+        if loop is not None:
+            loop.recorder.note_once("not_seen", "The gradient norm is not recorded: Keras does not show its gradients.")
         self._end = self._batch_begin = time.perf_counter()
 
     @guarded
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._steps_before += self._done
         self._begin_epoch()
+        if epoch == 0:
+            self._epochs_before = _epochs_done.get(self._model, 0)
         self._epoch = epoch
         steps, epochs = self.params.get("steps"), self.params.get("epochs")
         loop = loops.current()
         if steps and epochs and loop is not None:
             self._total_steps = self._steps_before + steps * (epochs - epoch)
-            loop.set_total_steps(self._total_steps)
+            loop.handle(loop.lines.set_total_steps, self._total_steps)
         self._read_learning_rate()
 
     @guarded
@@ -170,12 +183,12 @@ class Watching:
         last = self._steps_before + self._done
         if loop is None:
             return
-        if _torch_tells():
+        if _torch_hooks_report():
             self._ask_schedule(last)
             rate = {} if self._learning_rate is None else {"learning_rate": self._learning_rate}
-            loop.step_done(step=last, epoch=self._epoch_at(self._done), **rate)
+            loop.handle(loop.updates.step_done, last, {"epoch": self._epoch_at(self._done), **rate})
             return
-        loop.at_step(last)
+        loop.handle(loop.updates.at_step, last)
         lines = self._new_lines(range(first, self._done + 1))
         with self._lock:
             self._lines[batch] = lines
@@ -198,18 +211,34 @@ class Watching:
 
     def _epoch_at(self, number: int) -> float:
         steps = self.params.get("steps")
-        return self._epoch + (number / steps if steps else 0)
+        return self._epochs_before + self._epoch + (number / steps if steps else 0)
 
     @guarded
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Called by any thread, in any order."""
-        if _torch_tells():
+        if _torch_hooks_report():
             return
         with self._lock:
             self._means[batch] = (logs or {}).get("loss")
-            while self._lines and next(iter(self._lines)) in self._means:
-                first = next(iter(self._lines))
-                self._record(self._lines.pop(first), self._means.pop(first))
+            self._record_known(keep=1)
+
+    def _record_known(self, keep: int) -> None:
+        """Record lines whose loss is known, in their order, but for the last ones."""
+        while len(self._lines) > keep and next(iter(self._lines)) in self._means:
+            first = next(iter(self._lines))
+            self._record(self._lines.pop(first), self._means.pop(first))
+
+    def _record_last(self) -> None:
+        """Keras has waited for all steps. What was left of those that had only begun counts for the last."""
+        with self._lock:
+            if self._lines:
+                lines = self._lines[next(reversed(self._lines))]
+                begin, self._end = self._end, time.perf_counter()
+                for line in lines:
+                    line["step_seconds"] += (self._end - begin) / len(lines)
+                    if "samples" in line:
+                        line["throughput_samples_per_sec"] = line["samples"] / line["step_seconds"]
+                self._record_known(keep=0)
 
     def _record(self, lines: list[dict[str, Any]], mean: float | None) -> None:
         loop = loops.current()
@@ -250,7 +279,10 @@ class Watching:
 
     @guarded
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        callbacks.record_metrics(self._steps_before + self._done, epoch + 1, logs or {})
+        self._record_last()
+        done = self._epochs_before + epoch + 1
+        _epochs_done[self._model] = done
+        callbacks.record_metrics(self._steps_before + self._done, done, logs or {})
 
     @guarded
     def on_train_end(self, logs: Any = None) -> None:
@@ -259,11 +291,16 @@ class Watching:
 
     @guarded
     def on_test_begin(self, logs: Any = None) -> None:
+        if self._training:
+            self._record_last()
         self._phases.begin("validation" if self._training else "test")
 
     @guarded
     def on_test_end(self, logs: Any = None) -> None:
         self._phases.end()
+        if not self._training:  # there, they are among those of the epoch
+            metrics = {"test_" + name: value for name, value in (logs or {}).items()}
+            callbacks.record_metrics(self._steps_before + self._done, None, metrics)
 
     @guarded
     def on_predict_begin(self, logs: Any = None) -> None:
@@ -274,7 +311,7 @@ class Watching:
         self._phases.end()
 
 
-def _torch_tells() -> bool:
+def _torch_hooks_report() -> bool:
     """Whether batches, losses and backward passes come from the torch hooks."""
     return callbacks.torch_is_watched() and sys.modules["keras"].backend.backend() == "torch"
 
@@ -290,6 +327,6 @@ def __getattr__(name: str) -> Any:
     if name != "PulsetrainCallback":
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     base = import_module("keras").callbacks.Callback
-    made = type(name, (Watching, base), {"__module__": __name__, "__doc__": "Records the training of a `fit`."})
+    made = type(name, (KerasEvents, base), {"__module__": __name__, "__doc__": "Records the training of a `fit`."})
     globals()[name] = made
     return made

@@ -29,7 +29,7 @@ class GPUMonitor:
     def __init__(self, gpu_index: int = 0, sample_interval: float = 1.0) -> None:
         self.gpu_index = gpu_index
         self.sample_interval = sample_interval
-        self._run: api.Run | None = None
+        self._run: api.CurrentRun | None = None
         self._started = False
         """Whether the watching process is ours to stop."""
 
@@ -45,7 +45,7 @@ class GPUMonitor:
         if self._run is None:
             recorder = process.current()
             self._started = recorder is None or recorder.closed
-            self._run = api.init(interval=self.sample_interval, gpus=str(self.gpu_index))
+            self._run = api.init(interval=self.sample_interval, gpus=str(self.gpu_index), quiet=True)
 
     def stop(self) -> None:
         """The last readings can still be had afterwards."""
@@ -103,15 +103,15 @@ class TrainingMonitorCallback:
         """`throughput` is in samples per second. What is left out is taken from the torch hooks, where they are."""
         loop = loops.current()
         if loop is not None:
-            told = {
-                "step": step,
+            fields = {
                 "epoch": epoch,
                 "loss": loss,
                 "learning_rate": lr,
                 "gradient_norm": grad_norm,
                 "throughput_samples_per_sec": throughput,
             }
-            loop.step_done(**{name: value for name, value in told.items() if value is not None})
+            known = {name: value for name, value in fields.items() if value is not None}
+            loop.handle(loop.updates.step_done, step, known)
 
     @guarded
     def on_train_end(self) -> None:
@@ -120,7 +120,7 @@ class TrainingMonitorCallback:
             self.gpu_monitor.stop()
 
 
-class _GPUMonitoring(transformers.Watching):
+class _GPUMonitoring(transformers.TransformersEvents):
     """For the Trainer of transformers: records its training, and logs the state of the GPU every so many steps."""
 
     def __init__(self, gpu_monitor: GPUMonitor | None = None, log_interval: int = 10) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pulsetrain.training import callbacks
 from pulsetrain.training import loop as loops
-from pulsetrain.training.batches import amounts
+from pulsetrain.training.amounts import amounts
 from pulsetrain.training.guard import guarded
 
 _BASES = {"PulsetrainCallback": "lightning.pytorch", "PytorchLightningCallback": "pytorch_lightning"}
@@ -27,7 +27,7 @@ def install(module: Any) -> None:
 
     @guarded
     def made(self: Any) -> None:
-        if not any(isinstance(callback, Watching) for callback in self.trainer.callbacks):
+        if not any(isinstance(callback, LightningEvents) for callback in self.trainer.callbacks):
             ours = __getattr__(name)()
             self.trainer.callbacks = self._reorder_callbacks([*self.trainer.callbacks, ours])
 
@@ -39,7 +39,7 @@ def install(module: Any) -> None:
 
     @functools.wraps(original_save)
     def save_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-        phases = callbacks.Phases()
+        phases = callbacks.OpenPhases()
         guarded(phases.begin)("checkpoint")
         try:
             return original_save(self, *args, **kwargs)
@@ -51,15 +51,17 @@ def install(module: Any) -> None:
     trainer.save_checkpoint = save_checkpoint
 
 
-class Watching:
+class LightningEvents:
     """The callback without its base class, which is there only where Lightning is."""
 
     def __init__(self) -> None:
-        self._phases = callbacks.Phases()
+        self._phases = callbacks.OpenPhases()
         self._losses = callbacks.StepLoss()
         self._step = 0
         self._updates = 0
         """Lightning's count, in which a step with two optimizers counts twice."""
+        self._epoch: float | None = None
+        """After the last batch, which may have been in the middle of one."""
 
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -83,20 +85,22 @@ class Watching:
     @guarded
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         loop = loops.current()
+        batches = trainer.num_training_batches
+        known = math.isfinite(batches)
+        self._epoch = trainer.current_epoch + (batch_idx + 1) / batches if known else None
         if trainer.global_step == self._updates or loop is None:
             return
         self._updates = trainer.global_step
         self._step = self._step + 1 if not pl_module.automatic_optimization else trainer.global_step
-        batches = trainer.num_training_batches
-        epoch = trainer.current_epoch + ((batch_idx + 1) / batches if math.isfinite(batches) else 0)
-        fields: dict[str, Any] = {"epoch": epoch}
+        fields: dict[str, Any] = {"epoch": self._epoch if known else trainer.current_epoch}
         if not callbacks.torch_is_watched():
             fields.update(_unwatched(trainer, outputs, batch))
-        loop.step_done(step=self._step, **fields)
+        loop.handle(loop.updates.step_done, self._step, fields)
 
     @guarded
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        callbacks.record_metrics(self._step, trainer.current_epoch + 1, trainer.callback_metrics)
+        epoch = self._epoch if self._epoch is not None else trainer.current_epoch + 1
+        callbacks.record_metrics(self._step, epoch, trainer.callback_metrics)
 
     @guarded
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
@@ -125,6 +129,7 @@ class Watching:
     @guarded
     def on_test_end(self, trainer: Any, pl_module: Any) -> None:
         self._phases.end()
+        callbacks.record_metrics(self._step, None, trainer.callback_metrics)
 
     @guarded
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
@@ -142,12 +147,13 @@ def _total_steps(trainer: Any) -> int | None:
 
 
 def _unwatched(trainer: Any, outputs: Any, batch: Any) -> dict[str, Any]:
-    """What the torch hooks would have told; of an accumulated step, the callback knows the loss but not the samples."""
+    """What the torch hooks would have reported. Of an accumulated step, the callback does not know the samples."""
     loss: Any = outputs.get("loss") if isinstance(outputs, dict) else outputs
     fields: dict[str, Any] = {"learning_rate": trainer.optimizers[0].param_groups[0].get("lr")}
     if trainer.accumulate_grad_batches == 1:
-        samples, tokens = amounts(batch)
-        fields.update(samples=samples, tokens=tokens, loss=loss.detach() if hasattr(loss, "detach") else None)
+        samples, tokens, padding = amounts(batch)
+        fields.update(samples=samples, tokens=tokens, padding_tokens=padding)
+        fields.update(loss=loss.detach() if hasattr(loss, "detach") else None)
     return fields
 
 
@@ -156,6 +162,6 @@ def __getattr__(name: str) -> Any:
     if name not in _BASES:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     base = import_module(_BASES[name]).Callback
-    made = type(name, (Watching, base), {"__module__": __name__, "__doc__": "Records a Trainer's training."})
+    made = type(name, (LightningEvents, base), {"__module__": __name__, "__doc__": "Records a Trainer's training."})
     globals()[name] = made
     return made

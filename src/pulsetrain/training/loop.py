@@ -1,49 +1,83 @@
-"""The training loop of this process: where hooks and callbacks tell what happens in it."""
+"""The training loop of this process: where hooks and callbacks report what happens in it."""
 
 from __future__ import annotations
 
-import atexit
 import os
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable
+from functools import partial
 from typing import Any, Callable
 
 from pulsetrain.training import process
-from pulsetrain.training import recorder as recorders
-from pulsetrain.training.guard import guarded
+from pulsetrain.training.batches import BatchTracker
+from pulsetrain.training.ending import before_end
+from pulsetrain.training.evaluation import EvaluationTracker
+from pulsetrain.training.phases import PhaseTracker
 from pulsetrain.training.recorder import Recorder
-from pulsetrain.training.steps import Computed, Steps
+from pulsetrain.training.regular_steps import RegularSteps
+from pulsetrain.training.span_tracker import SpanTracker
+from pulsetrain.training.step_lines import StepLines
+from pulsetrain.training.threads import start_thread
+from pulsetrain.training.timing import StepTiming
+from pulsetrain.training.updates import UpdateGrouping
+from pulsetrain.training.values import ValueReader
 
-DEVICE_READ_SECONDS = 0.1
-"""Values that sit on a device are fetched from it this often, and not at every step."""
+TYPE_CHECKING = False  # as type checkers know it; these names are newer than Python 3.9
+if TYPE_CHECKING:
+    from typing import Concatenate, ParamSpec, Protocol, TypeVarTuple, Unpack
+
+    P = ParamSpec("P")
+    Ts = TypeVarTuple("Ts")
+
+    class Note(Protocol):
+        """Takes a handler, and all that it is to be called with."""
+
+        def __call__(self, event: tuple[Callable[[float, Unpack[Ts]], None], float, Unpack[Ts]], /) -> None: ...
+
+
 CATCH_UP_SECONDS = 0.25
 MOST_EVENTS = 50_000
 
 
 class Loop:
-    """Takes events of any thread and hands them to `Steps` in their order.
+    """Takes events from any thread and has its parts handle them in order.
 
-    Where every microsecond counts, events are only noted, with `note((name of the event, its time, ...))`. Between two
-    operations of a training no cache holds our code, and handling events there costs ten times what it costs to handle
-    many at once: a thread catches up.
+    The handler of an event is a method of one of its parts that takes its time first. Where
+    every microsecond counts, events are only noted: `loop.note((loop.backward_end, now))`. Between two operations of
+    a training no cache holds our code, and handling events there costs ten times what it costs to handle many at
+    once: a thread catches up.
     """
 
     def __init__(self, recorder: Recorder, clock: Callable[[], float] = time.perf_counter) -> None:
         self.recorder = recorder
-        self.steps = Steps(recorder, clock)
+        timing = StepTiming()
+        self.batches = BatchTracker(timing)
+        self.lines = StepLines(recorder, clock, timing, self.batches)
+        self.phases = PhaseTracker(timing, self.batches, self.lines)
+        self.evaluations = EvaluationTracker(self.batches, self.phases)
+        self.updates = UpdateGrouping(timing, self.batches, self.lines, self.evaluations)
+        self.spans = SpanTracker(timing, self.lines)
+        self.values = ValueReader(clock)
+        self._regular = regular = RegularSteps(clock, timing, self.batches, self.lines, self.evaluations, self.updates)
+        # The handlers of every step, bound once: that costs more than to note an event.
+        self.batch_ready, self.add_gradient_norm = regular.batch_ready, regular.add_gradient_norm
+        self.backward_begin, self.backward_end = regular.backward_begin, regular.backward_end
+        self.optimizer_begin, self.optimizer_end = regular.optimizer_begin, regular.optimizer_end
         self._clock = clock
         self._lock = threading.Lock()
         self._noted: deque[tuple[Any, ...]] = deque(maxlen=MOST_EVENTS)
-        self.note = self._noted.append
-        self._read_at: dict[str, float] = {}
+        self.note: Note = self._noted.append
 
     @property
     def step(self) -> int:
         """Number of the last step that was recorded."""
-        return self.steps.step
+        return self.lines.step
+
+    @property
+    def measures_steps(self) -> bool:
+        """Whether hooks or callbacks have reported a step, or are about to."""
+        return self.lines.recorded or self.updates.in_step
 
     def catch_up(self) -> None:
         """Handle what was only noted."""
@@ -51,155 +85,57 @@ class Loop:
             self._catch_up()
 
     def _catch_up(self) -> None:
-        noted, steps = self._noted, self.steps
-        while noted:
-            event = noted.popleft()
-            getattr(steps, event[0])(*event[1:])
+        noted = self._noted
+        if len(noted) == MOST_EVENTS:
+            self.recorder.skip("events", "Events of the training loop were lost: there were too many at once.")
+        events = [noted.popleft() for _ in range(len(noted))]
+        place = 0
+        while place < len(events):
+            event = events[place]
+            try:
+                after = self._regular.handle(events, place)
+                if after == place:
+                    after = place + 1
+                    event[0](*event[1:])
+            except Exception as error:
+                after = place + 1
+                self._skip(event[0], error)
+            place = after
 
-    def _tell(self, event: Callable[..., None], *args: Any) -> None:
+    def _skip(self, handler: Callable[..., None], error: Exception) -> None:
+        """One bad event does not stop the others."""
+        name = getattr(handler, "__qualname__", repr(handler))
+        message = "An event of the training loop was left out: %s: %s: %s" % (name, type(error).__name__, error)
+        self.recorder.skip(name, message)
+
+    def handle(self, event: Callable[Concatenate[float, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Handle an event of this moment, after those that were only noted."""
         now = self._clock()
         with self._lock:
             self._catch_up()
-            event(now, *args)
-
-    def batch_requested(self) -> None:
-        """The program asks for the next batch."""
-        self._tell(self.steps.batch_requested)
-
-    def batch_ready(self, samples: int | None = None, tokens: int | None = None, source: Hashable = None) -> None:
-        """It has the batch. `source` tells iterators apart: one that runs ahead is not taken for a validation."""
-        self._tell(self.steps.batch_ready, samples, tokens, source)
-
-    def batches_ended(self, source: Hashable = None) -> None:
-        """There is no further batch."""
-        self._tell(self.steps.batches_ended, source)
-
-    def backward_begin(self) -> None:
-        self._tell(self.steps.backward_begin)
-
-    def backward_end(self) -> None:
-        self._tell(self.steps.backward_end)
-
-    def report_loss(self, value: Any, scale: float = 1.0, divided_by: float = 1.0) -> None:
-        """The loss of a micro batch, a number or a tensor, is value x scale.
-
-        `divided_by` is what the program seems to have divided it by. When that is the number of backward passes of
-        the step, it was done for the accumulation and is taken back; otherwise it is part of the loss.
-        """
-        number = self.readable("loss", value)
-        if number is not None:
-            if scale != 1.0:
-                number = (
-                    Computed(lambda v: v * scale, number) if isinstance(number, recorders.Pending) else number * scale
-                )
-            self._tell(self.steps.report_loss, number, divided_by)
-
-    def report_gradient_norm(self, value: Any) -> None:
-        self._tell(self.steps.set_gradient_norm, self.readable("gradient_norm", value))
-
-    def add_gradient_norm(self, value: Any) -> None:
-        """The norm of some of the gradients, others of which may come."""
-        self._tell(self.steps.add_gradient_norm, self.readable("gradient_norm", value))
-
-    def report(self, **fields: Any) -> None:
-        """Further fields for the line of this step."""
-        numbers = {name: value if _plain(value) else recorders.number(value) for name, value in fields.items()}
-        self._tell(self.steps.report, numbers)
-
-    def optimizer_begin(self, key: Hashable) -> None:
-        """An optimizer, told from others by `key`, begins its update."""
-        self._tell(self.steps.optimizer_begin, key)
-
-    def optimizer_end(self, key: Hashable, learning_rate: Any = None) -> None:
-        self._tell(self.steps.optimizer_end, key, self.readable("learning_rate", learning_rate))
-
-    def update_skipped(self, key: Hashable = None) -> None:
-        """An update that was due did not happen, because gradients were infinite: still a step."""
-        self._tell(self.steps.update_skipped, key)
-
-    def set_epoch(self, epoch: float | None) -> None:
-        self._tell(self.steps.set_epoch, epoch)
-
-    def set_total_steps(self, count: int | None) -> None:
-        self._tell(self.steps.set_total_steps, count)
-
-    def at_step(self, number: int) -> None:
-        """The step that is now done has this number."""
-        self._tell(self.steps.at_step, number)
-
-    def steps_are_told(self) -> None:
-        """Until `finish` steps end with `step_done` and not with updates. The first `step_done` says this too."""
-        self._tell(self.steps.steps_are_told)
-
-    def step_done(self, **fields: Any) -> None:
-        """A step ends here. `step` may be among the fields."""
-        number = fields.pop("step", None)
-        self._tell(self.steps.step_done, number, fields)
-
-    def begin_phase(self, name: str) -> None:
-        """Until `end_phase` the program does something of its own, such as a validation. Steps in it carry its name."""
-        self._tell(self.steps.begin_phase, name)
-
-    def end_phase(self) -> None:
-        self._tell(self.steps.end_phase)
-
-    def expect_flops(
-        self,
-        peak_flops_per_sec: float,
-        per_token: float | None = None,
-        per_sample: float | None = None,
-        per_step: float | None = None,
-    ) -> None:
-        """What a step computes, by one of three measures, and what the device could: gives the share that is used."""
-        self._tell(self.steps.expect_flops, peak_flops_per_sec, per_token, per_sample, per_step)
+            try:
+                event(now, *args, **kwargs)
+            except Exception as error:
+                self._skip(event, error)
 
     def finish(self) -> None:
-        """Record a step that is still open; what comes later is a training of its own."""
-        self._tell(self.steps.finish)
-
-    def readable(self, what: str, value: Any) -> Any:
-        """A number, one on its way from a device, or None: when it is too early to fetch the next of its kind."""
-        value = without_waiting(value)
-        if _plain(value):
-            return value
-        now = self._clock()
-        if now - self._read_at.get(what, float("-inf")) < DEVICE_READ_SECONDS or captured(value):
-            return None
-        self._read_at[what] = now
-        return recorders.number(value)
-
-
-def captured(value: Any) -> bool:
-    """Whether what is done with it now becomes part of a CUDA graph."""
-    on_cuda = getattr(value, "is_cuda", False)
-    return bool(on_cuda) and bool(sys.modules["torch"].cuda.is_current_stream_capturing())
-
-
-def _plain(value: Any) -> bool:
-    return value is None or type(value) is float or type(value) is int
-
-
-_WITH_DEVICES = frozenset({"jax", "jaxlib", "tensorflow"})
-
-
-def without_waiting(value: Any) -> Any:
-    """A plain number where no device has to be waited for, else the value as it is; None if it is not one number."""
-    if _plain(value):
-        return value
-    on_cpu = getattr(value, "is_cpu", None)
-    if on_cpu is None:  # not torch's
-        return value if type(value).__module__.partition(".")[0] in _WITH_DEVICES else float(value)
-    if value.is_meta or value.numel() != 1:
-        return None
-    return value.item() if on_cpu else value.detach()
+        """Record a step that is still open; what comes later is another training."""
+        self.handle(self.updates.finish)
 
 
 _loop: Loop | None = None
+early: list[tuple[float, str, float]] = []
+"""Phases before anything else of a training was seen: when each ended, its name, when it began."""
 
 
 def current() -> Loop | None:
     """The training loop of this process; None when nobody records."""
     return _loop if _loop is not None else _make()
+
+
+def existing() -> Loop | None:
+    """The same, where something has been reported to it; it is not made."""
+    return _loop
 
 
 def finish() -> None:
@@ -215,31 +151,27 @@ def _make() -> Loop | None:
     recorder = process.current()
     if recorder is not None and not recorder.closed:
         _loop = Loop(recorder)
-        atexit.register(finish)  # runs before the recorder's own end, which was registered earlier
-        util = sys.modules.get("multiprocessing.util")
-        if util is not None and sys.modules["multiprocessing.process"].parent_process() is not None:
-            util.Finalize(None, _end_child, (recorder,), exitpriority=0)  # such a child may end without the others
-        threading.Thread(target=_keep_up, args=(_loop,), name="pulsetrain-loop", daemon=True).start()
+        for phase in early:
+            _loop.note((_loop.spans.phase, *phase))
+        early.clear()
+        before_end(finish)  # called before the recorder's own end, which was registered earlier
+        if start_thread(partial(_keep_up, _loop), "pulsetrain-loop") is None:
+            recorder.note_once("no_thread", "No thread can be started: the last steps are recorded at the end.")
     return _loop
 
 
-def _end_child(recorder: Recorder) -> None:
-    finish()
-    recorder.close()
-
-
 def _keep_up(loop: Loop) -> None:
-    catch_up = guarded(loop.catch_up)
     while loop is _loop:
         time.sleep(CATCH_UP_SECONDS)
-        catch_up()
-        if loop.recorder.closed:
+        loop.catch_up()
+        if loop.recorder.closed and loop is _loop:  # another may have begun meanwhile
             finish()
 
 
 def _after_fork() -> None:
     global _loop
     _loop = None
+    early.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -6,9 +6,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from typing import Any
 
+from pulsetrain.training import ranks
+from pulsetrain.training.liveness import has_ended
 from pulsetrain.training.recorder import Recorder
 
 FOLDER = "PULSETRAIN_TRAINING_FOLDER"
@@ -16,6 +17,8 @@ FOLDER = "PULSETRAIN_TRAINING_FOLDER"
 STAMP = "PULSETRAIN_TRAINING_STAMP"
 STARTED = "PULSETRAIN_TRAINING_STARTED"
 """When the run started, on the monotonic clock of this machine."""
+
+RUN_ID = "PULSETRAIN_RUN_ID"
 
 active: Recorder | None = None
 """The recorder that takes reports now; what is called often looks here first."""
@@ -34,8 +37,18 @@ def record_into(folder: str, stamp: str, started: float) -> Recorder:
     global _recorder, active
     with _lock:
         if _recorder is None or _recorder.closed:
-            _recorder = active = Recorder(folder, stamp, started, rank(), about())
+            _recorder = active = Recorder(folder, stamp, started, about())
         return _recorder
+
+
+def leave_ended_run() -> None:
+    """Forget the run of the environment if it is over, so that another can begin: its variables may outlive it."""
+    folder = os.environ.get(FOLDER)
+    if folder and has_ended(folder):
+        for name in (FOLDER, STAMP, STARTED, RUN_ID):
+            os.environ.pop(name, None)
+        if _recorder is not None:
+            close()
 
 
 def close() -> None:
@@ -51,25 +64,10 @@ def environment(folder: str, stamp: str, started: float) -> dict[str, str]:
     return {FOLDER: folder, STAMP: stamp, STARTED: repr(started)}
 
 
-def rank(environ: Mapping[str, str] = os.environ) -> int:
-    """Which of the processes of a distributed training this is; 0 when there is one."""
-    return _first_number(environ, ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), 0)
-
-
-def world_size(environ: Mapping[str, str] = os.environ) -> int:
-    return _first_number(environ, ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"), 1)
-
-
-def one_of_many(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether this is one of several processes that a launcher started as ranks of one training."""
-    return "RANK" in environ or _first_number(environ, ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"), 1) > 1
-
-
 def about() -> dict[str, Any]:
     """What the head of a training file says of its process."""
     return {
-        "world_size": world_size(),
-        "local_rank": _first_number(os.environ, ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), 0),
+        "local_rank": ranks.local_rank(),
         "python": sys.version.split()[0],
         "command": " ".join(sys.argv)[:200] if hasattr(sys, "argv") else "",
     }
@@ -84,11 +82,3 @@ def _from_environment() -> Recorder | None:
     except ValueError:
         started = time.monotonic()
     return record_into(folder, os.environ.get(STAMP) or time.strftime("%Y%m%d_%H%M%S", time.gmtime()), started)
-
-
-def _first_number(environ: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
-    for name in names:
-        value = environ.get(name, "")
-        if value.isdecimal():
-            return int(value)
-    return default

@@ -6,13 +6,13 @@ In the steps between, nothing of it is attached to the model.
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from typing import Any, Callable
 
 from pulsetrain.training import callbacks, process
 from pulsetrain.training import loop as loops
 from pulsetrain.training.guard import guarded
+from pulsetrain.training.warn import warn
 
 MOST_LAYERS = 64
 ATTENTION_ATTRIBUTES = ("attention_weights", "attn_weights", "attention_probs", "attn_probs")
@@ -56,9 +56,7 @@ class Watch:
         if hasattr(model, "named_modules"):
             guarded(self._begin)(model, optimizer, every)
         else:
-            warnings.warn(
-                "pulsetrain.torch.watch: %r is not a model of PyTorch; it is not watched." % (model,), stacklevel=3
-            )
+            warn("pulsetrain.torch.watch: %r is not a PyTorch model; it is not watched." % (model,), stacklevel=3)
 
     def __enter__(self) -> Watch:
         return self

@@ -18,7 +18,7 @@ def install(module: Any) -> None:
         return
     module.DEFAULT_CALLBACKS.append(ours)
     trainer = module.Trainer
-    original_train = trainer.train
+    original_train, original_predict = trainer.train, trainer.predict
     original_create = trainer.create_accelerator_and_postprocess
 
     @functools.wraps(original_train)
@@ -27,6 +27,15 @@ def install(module: Any) -> None:
             return original_train(self, *args, **kwargs)
         finally:
             guarded(callbacks.end_training)()  # also after an error, of which callbacks hear nothing
+
+    @functools.wraps(original_predict)
+    def predict(self: Any, *args: Any, **kwargs: Any) -> Any:
+        phases = callbacks.OpenPhases()
+        guarded(phases.begin)("predict")
+        try:
+            return original_predict(self, *args, **kwargs)
+        finally:
+            guarded(phases.end)()
 
     @guarded
     def created(self: Any) -> None:
@@ -39,28 +48,29 @@ def install(module: Any) -> None:
         return result
 
     trainer.train = train
+    trainer.predict = predict
     trainer.create_accelerator_and_postprocess = create_accelerator_and_postprocess
 
 
-class Watching:
+class TransformersEvents:
     """The callback without its base class, which is there only where transformers is."""
 
-    _teller: tuple[Any, Any] | None = None
-    """The state of a trainer, and the callback that tells of it: a trainer may have been given two of ours."""
+    _reporter: tuple[Any, Any] | None = None
+    """The state of a trainer, and the callback that reports it: a trainer may have been given two of ours."""
 
     def __init__(self) -> None:
-        self._phases = callbacks.Phases()
+        self._phases = callbacks.OpenPhases()
         self._micro_batches = 0
         self._learning_rate: float | None = None
 
-    def _tells(self, state: Any) -> bool:
-        if Watching._teller is None or Watching._teller[0] is not state:
-            Watching._teller = state, self
-        return Watching._teller[1] is self
+    def _reports(self, state: Any) -> bool:
+        if TransformersEvents._reporter is None or TransformersEvents._reporter[0] is not state:
+            TransformersEvents._reporter = state, self
+        return TransformersEvents._reporter[1] is self
 
     @guarded
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if not self._tells(state):
+        if not self._reports(state):
             return
         self._phases.end_all()
         self._micro_batches = 0
@@ -79,22 +89,22 @@ class Watching:
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         loop = loops.current()
         micro_batches, self._micro_batches = self._micro_batches + 1, 0
-        if loop is None or not self._tells(state):
+        if loop is None or not self._reports(state):
             return
         fields: dict[str, Any] = {"epoch": state.epoch}
         if not callbacks.torch_is_watched():
             fields.update(samples=args.train_batch_size * micro_batches, learning_rate=self._learning_rate)
-        loop.step_done(step=state.global_step, **fields)
+        loop.handle(loop.updates.step_done, state.global_step, fields)
         self._begin_due_phase(control)
 
     @guarded
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._tells(state):
+        if self._reports(state):
             self._begin_due_phase(control)
 
     @guarded
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        if not self._tells(state):
+        if not self._reports(state):
             return
         metrics = dict(logs or {})
         metrics.pop("learning_rate", None)  # stands in the line of the step
@@ -107,18 +117,21 @@ class Watching:
 
     @guarded
     def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._tells(state) and not self._phases:
+        loop = loops.current()
+        if loop is not None and self._reports(state) and not self._phases and not loop.phases.is_open:
             self._phases.begin("validation")
 
     @guarded
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._phases.end()
-        if self._tells(state) and control.should_save:
+        if self._reports(state) and control.should_save:
             self._phases.begin("checkpoint")
 
     @guarded
     def on_predict(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         self._phases.end()
+        if self._reports(state):
+            callbacks.record_metrics(state.global_step, None, metrics or {})
 
     @guarded
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -126,7 +139,7 @@ class Watching:
 
     @guarded
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self._tells(state):
+        if self._reports(state):
             self._phases.end_all()
             callbacks.end_training()
 
@@ -144,6 +157,6 @@ def __getattr__(name: str) -> Any:
     if name not in ("PulsetrainCallback", "InstalledCallback"):
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     base = import_module("transformers.trainer_callback").TrainerCallback
-    made = type(name, (Watching, base), {"__module__": __name__, "__doc__": "Records a Trainer's training."})
+    made = type(name, (TransformersEvents, base), {"__module__": __name__, "__doc__": "Records a Trainer's training."})
     globals()[name] = made
     return made

@@ -31,6 +31,9 @@ class Parts:
     def validation_step(self, batch, index):
         self.log("val_loss", self.layer(batch[0]).square().mean())
 
+    def test_step(self, batch, index):
+        self.log("test_loss", self.layer(batch[0]).square().mean())
+
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
@@ -87,6 +90,13 @@ told["resumed"] = {
     "global_step": resumed.global_step,
     "callbacks": sorted(torch.load("model.ckpt", weights_only=False)["callbacks"]),
 }
+
+# Ends in the middle of an epoch; then it is validated and tested.
+pulsetrain.set_training("tested")
+tested, model = trainer(max_steps=14, max_epochs=-1), Model()
+tested.fit(model, loader)
+(validated,), (measured,) = tested.validate(model, held_out, verbose=False), tested.test(model, held_out, verbose=False)
+told["tested"] = {**validated, **measured}
 
 pulsetrain.set_training("two optimizers")
 gan = trainer(max_steps=20)

@@ -168,6 +168,10 @@ def optimizers():
     train(DataLoader(data(), batch_size=4), net, Bare(net.parameters()))
     part("unborn optimizer")
     train(DataLoader(data(), batch_size=4), net, Unborn(net.parameters()))
+    part("unused optimizer")
+    unused = torch.optim.SGD(net.parameters(), lr=0.01)
+    train(DataLoader(data(), batch_size=4), net, Bare(net.parameters()))
+    del unused
     facts = part("odd arguments")
     odd = Odd(net.parameters(), lr=0.01)
     for _ in range(3):

@@ -63,6 +63,12 @@ trainer = Trainer(model(), accumulated, train_dataset=training_data, eval_datase
 trainer.train()
 tell("accumulated", trainer)
 
+pulsetrain.set_training("evaluated")
+told["evaluated"] = {
+    "eval_loss": trainer.evaluate()["eval_loss"],
+    "test_loss": trainer.predict(evaluation_data).metrics["test_loss"],
+}
+
 pulsetrain.set_training("resumed")
 resumed = arguments(num_train_epochs=2, gradient_accumulation_steps=3, save_strategy="no")
 trainer = Trainer(model(), resumed, train_dataset=training_data)
