@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterable
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, eventually
 
-from pulsetrain.sampler import Clock, Sampler
+from pulsetrain.sampler import Sampler, SamplerClock
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject
+from pulsetrain.supervise import Supervisor
 
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0})
 HOST = Subject("host", "")
@@ -36,7 +38,7 @@ class Steady:
         self.closed = True
 
 
-class FakeClock(Clock):
+class FakeClock(SamplerClock):
     """Time that passes only when the sampler waits, or when a test says so."""
 
     def __init__(self) -> None:
@@ -98,17 +100,20 @@ def test_a_source_that_hangs_does_not_hold_up_the_others_and_its_gap_is_recorded
     def hang() -> Iterable[Sample]:
         if not first.is_set():
             first.set()
-            release.wait(10)
+            release.wait(PATIENCE_SECONDS)
         return [Sample(HOST, {"cpu_ratio": 0.5})]
 
     seen: list[Snapshot] = []
-    sampler = Sampler([Steady(), Steady(hang, "slow")], 0.1, [seen.append])
+
+    def consume(snapshot: Snapshot) -> None:
+        seen.append(snapshot)
+        time.sleep(0.01)
+
+    sampler = Sampler([Steady(), Steady(hang, "slow")], 3.0, [consume], FakeClock())
     sampler.start()
-    while len(seen) < 8:
-        time.sleep(0.01)
+    assert eventually(lambda: len(seen) >= 8)
     release.set()
-    while not events(seen, "gap"):
-        time.sleep(0.01)
+    assert eventually(lambda: events(seen, "gap"))
     sampler.stop()
     before = seen[:8]
     assert all(any(sample.subject == GPU for sample in snapshot.samples) for snapshot in before)
@@ -118,7 +123,7 @@ def test_a_source_that_hangs_does_not_hold_up_the_others_and_its_gap_is_recorded
     assert isinstance(gap.details["ticks"], int) and gap.details["ticks"] >= 6
     # What it gave at last keeps the time at which it was asked.
     late = next(s for s in seen if any("cpu_ratio" in sample.values for sample in s.samples))
-    assert late.elapsed < 0.1
+    assert late.elapsed == 0.0
 
 
 def test_a_source_that_never_answers_counts_as_down() -> None:
@@ -127,7 +132,7 @@ def test_a_source_that_never_answers_counts_as_down() -> None:
     release = threading.Event()
 
     def hang() -> Iterable[Sample]:
-        release.wait(10)
+        release.wait(PATIENCE_SECONDS)
         return []
 
     Sampler([Steady(hang, "hung"), Steady()], 0.5, [seen.append], clock).run(ticks=12)
@@ -181,14 +186,19 @@ def test_a_slow_source_is_read_on_its_own_cadence_and_stands_only_where_it_was_r
     seen: list[Snapshot] = []
     slow = Steady(lambda: [Sample(GPU, {"power_limit_watts": 300.0})], "slow", period=5.0)
 
+    def has_limit(snapshot: Snapshot) -> bool:
+        return any("power_limit_watts" in sample.values for sample in snapshot.samples)
+
     def consume(snapshot: Snapshot) -> None:
         seen.append(snapshot)
-        time.sleep(0.005)  # the slow source is not waited for: give its thread time
+        if snapshot.elapsed % 5 == 0 and not has_limit(snapshot):  # no tick waits for the slow source: we do
+            eventually(lambda: not sampler._done.empty())
 
-    Sampler([Steady(), slow], 1.0, [consume], clock).run(ticks=20)
+    sampler = Sampler([Steady(), slow], 1.0, [consume], clock)
+    sampler.run(ticks=20)
+    with_limit = [snapshot for snapshot in seen if has_limit(snapshot)]
+    assert [snapshot.elapsed // 5 for snapshot in with_limit] == [0, 1, 2, 3]
     assert slow.reads == 4
-    with_limit = [s for s in seen if any("power_limit_watts" in sample.values for sample in s.samples)]
-    assert 3 <= len(with_limit) <= 4
     assert all(len([x for x in s.samples if x.subject == GPU]) == 1 for s in with_limit)
 
 
@@ -207,15 +217,60 @@ def test_a_jump_of_the_wall_clock_is_recorded_and_durations_do_not_care() -> Non
     assert [round(snapshot.elapsed) for snapshot in seen] == [0, 1, 2, 3]
 
 
-def test_a_consumer_that_fails_is_switched_off_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_consumer_that_fails_on_one_snapshot_gets_the_next_and_the_others_get_all(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[Snapshot] = []
+    exported: list[Snapshot] = []
+
+    def exporter(snapshot: Snapshot) -> None:
+        if len(seen) == 1:
+            raise ValueError("not a number")
+        exported.append(snapshot)
+
+    Sampler([Steady()], 1.0, [exporter, seen.append], FakeClock()).run(ticks=5)
+    assert [round(snapshot.elapsed) for snapshot in seen] == [0, 1, 2, 3, 4]
+    assert [round(snapshot.elapsed) for snapshot in exported] == [0, 2, 3, 4]
+    assert [record.getMessage() for record in caplog.records] == [
+        "exporter skipped a reading: ValueError: not a number"
+    ]
+
+
+def test_what_a_consumer_skipped_is_in_the_snapshots_and_in_one_event() -> None:
     seen: list[Snapshot] = []
 
-    def broken(snapshot: Snapshot) -> None:
-        raise ValueError("full")
+    def exporter(snapshot: Snapshot) -> None:
+        raise ValueError("not a number")
 
-    Sampler([Steady()], 1.0, [broken, seen.append], FakeClock()).run(ticks=5)
-    assert len(seen) == 5
-    assert len([record for record in caplog.records if "switched off" in record.message]) == 1
+    Sampler([Steady()], 1.0, [exporter, seen.append], FakeClock()).run(ticks=8)
+    assert "part_up" not in _health(seen[0])
+    assert [_health(snapshot)["part_skipped_items"] for snapshot in seen[1:3]] == [{"exporter": 1}, {"exporter": 2}]
+    assert [_health(snapshot)["part_up"] for snapshot in seen[1:]] == 4 * [{"exporter": 1}] + 3 * [{"exporter": 0}]
+    assert [event.kind for snapshot in seen for event in snapshot.events] == ["part_degraded", "part_down"]
+    assert events(seen, "part_down")[0].details == {"part": "exporter", "skipped_items": 5}
+
+
+def test_a_stage_that_fails_on_one_snapshot_leaves_that_one_as_it_was() -> None:
+    seen: list[Snapshot] = []
+
+    def ledger(snapshot: Snapshot) -> Snapshot:
+        if snapshot.elapsed == 1:
+            raise ZeroDivisionError
+        return snapshot._replace(last=True)
+
+    Sampler([Steady()], 1.0, [seen.append], FakeClock(), stages=[ledger]).run(ticks=3)
+    assert [snapshot.last for snapshot in seen] == [True, False, True]
+    assert _health(seen[2])["part_skipped_items"] == {"ledger": 1}
+
+
+def test_a_source_that_gives_something_else_than_samples_is_down_and_the_others_are_read() -> None:
+    seen: list[Snapshot] = []
+    odd = Steady(lambda: ["not a sample"], "odd")  # type: ignore[list-item]
+    Sampler([odd, Steady()], 1.0, [seen.append], FakeClock()).run(ticks=3)
+    assert _health(seen[-1])["source_up"] == {"odd": 0, "steady": 1}
+    assert all(any(sample.subject == GPU for sample in snapshot.samples) for snapshot in seen)
+    (down,) = events(seen, "source_down")
+    assert down.message == "odd: TypeError: it gave a str"
 
 
 def test_stopping_takes_one_last_reading_and_closes_the_sources() -> None:
@@ -223,11 +278,23 @@ def test_stopping_takes_one_last_reading_and_closes_the_sources() -> None:
     source = Steady()
     sampler = Sampler([source], 30.0, [seen.append])
     sampler.start()
-    while not seen:
-        time.sleep(0.01)
+    assert eventually(lambda: seen)
     sampler.stop()
     assert len(seen) == 2
     assert source.closed
+
+
+def test_a_source_that_cannot_be_closed_keeps_no_other_from_it() -> None:
+    class Stubborn(Steady):
+        def close(self) -> None:
+            raise OSError("it will not")
+
+    other = Steady(name="other")
+    supervisor = Supervisor()
+    sampler = Sampler([Stubborn(), other], 1.0, supervisor=supervisor)
+    sampler.stop()
+    assert other.closed
+    assert [part.reason for part in supervisor.health()] == ["the end of steady: OSError: it will not"]
 
 
 def test_each_snapshot_tells_the_health_and_cost_of_the_sources() -> None:

@@ -2,19 +2,22 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from pulsetrain.catalog import METRICS, STEP_COUNTS
+from pulsetrain.catalog import HOST, METRICS, NONFINITE, STEP_COUNTS, TABLES
+from pulsetrain.rules.alert import note_alert
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 
 HOLD_SECONDS = 12.0
-"""A value of a slow source stands so long after it was read; a subject that shows nothing new for so long is gone."""
-HELD_TABLES = ("training", "account")
-"""What a run says of itself stands until it says something else: a step may take minutes."""
+"""A value of a slow source is held so long after it was read; a subject that shows nothing new for so long is gone."""
 
 _AMOUNTS = {(metric.table, metric.field) for metric in METRICS if metric.kind == "amount"}
+WATCHED_VALUES = frozenset({"loss", "gradient_norm"})
+"""Values whose count of NaN is shown from 0 on, so that its first rise can be seen."""
+_COUNTERS = {(metric.table, metric.field) for metric in METRICS if metric.kind == "counter"}
 
 
-class State:
+class SubjectState:
     """One subject now: its latest values, and how fast its counters rise."""
 
     def __init__(self, subject: Subject) -> None:
@@ -25,7 +28,11 @@ class State:
         self.totals: dict[str, float] = defaultdict(float)
         """What the amounts of all reports add up to."""
         self.step_counts: Counter[str] = Counter()
-        """Steps by their duration: how many fell into each of the catalogue's buckets."""
+        """Steps by their duration: how many fell into each of the catalog's buckets."""
+        self.nonfinite_counts: Counter[str] = Counter()
+        """Reports with a value that was NaN or infinite, by which one; 0 for those that could have been."""
+        self._first_step: int | None = None
+        """0 where the program counts its steps from there, else 1."""
         self.seen = 0.0
         self._field_seen: dict[str, float] = {}
 
@@ -35,19 +42,46 @@ class State:
         for field, value in values.items():
             before = self.values.get(field)
             seconds = elapsed - self._field_seen.get(field, elapsed)
-            if seconds > 0 and isinstance(value, int | float) and isinstance(before, int | float):
-                self.rates[field] = (value - before) / seconds
+            if not isinstance(value, int | float):
+                self.rates.pop(field, None)
+            elif seconds > 0 and isinstance(before, int | float):
+                if value < before and (self.subject.table, field) in _COUNTERS:  # it began anew
+                    self.rates.pop(field, None)
+                else:
+                    self.rates[field] = (value - before) / seconds
             self.values[field] = value
             self._field_seen[field] = elapsed
         self.seen = elapsed
 
+    def refresh(self, values: dict[str, Value], elapsed: float) -> None:
+        """The same without rates, at a fraction of the cost."""
+        if values.get("up") == 0:
+            self.values, self._field_seen = {}, {}
+        self.values.update(values)
+        self._field_seen.update(dict.fromkeys(values, elapsed))
+        self.seen = elapsed
+
     def add_up(self, values: dict[str, Value]) -> None:
-        """Take the amounts of a report into the totals."""
+        """Take the amounts of a report into the totals. A step or the end of a phase says that the phase is over."""
+        if "phase" not in values and ("step_seconds" in values or "phase_seconds" in values):
+            self.values.pop("phase", None)
         for field, value in values.items():
             if (self.subject.table, field) in _AMOUNTS and isinstance(value, int | float):
                 self.totals[field] += value
         if isinstance(counts := values.get(STEP_COUNTS.field), dict):
             self.step_counts.update({bucket: int(count) for bucket, count in counts.items()})
+        self.nonfinite_counts.update(dict.fromkeys(WATCHED_VALUES & values.keys(), 0))
+        if isinstance(odd := values.get(NONFINITE.field), dict):
+            self.nonfinite_counts.update({value: int(count) for value, count in odd.items()})
+
+    def with_steps_done(self, values: dict[str, Value]) -> dict[str, Value]:
+        """A report, after it was added up, with the number of steps done, also where the program counts from 0."""
+        step = values.get("step")
+        if not self.step_counts or not isinstance(step, int | float):
+            return values
+        if self._first_step is None:
+            self._first_step = 0 if step + 1 == self.step_counts.total() else 1
+        return values if self._first_step else {**values, "step": step + 1}
 
     def forget(self, before: float) -> None:
         for field in [field for field, seen in self._field_seen.items() if seen < before]:
@@ -60,17 +94,29 @@ class State:
         return value if isinstance(value, int | float) else None
 
 
+class LastXid(NamedTuple):
+    """The XID error that a GPU reported last."""
+
+    number: int
+    time: float
+    """When it was read, in seconds since the epoch."""
+
+
 class Live:
     """A consumer of snapshots that knows the present state of every subject."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, rates: bool = True) -> None:
+        """Without `rates`, nobody is told how fast counters rise."""
+        self._rates = rates
         self.time = 0.0
         self.elapsed = 0.0
         self.events: Counter[tuple[str, str]] = Counter()
         """How often each kind of event has come, with each severity."""
-        self.xids: dict[str, int] = {}
+        self.alerts: dict[str, Event] = {}
+        """Those that fire now, by their keys."""
+        self.xids: dict[str, LastXid] = {}
         """The last XID error of each GPU, by its UUID."""
-        self._tables: dict[str, dict[Subject, State]] = defaultdict(dict)
+        self._tables: dict[str, dict[Subject, SubjectState]] = defaultdict(dict)
 
     def __call__(self, snapshot: Snapshot) -> None:
         self.time, self.elapsed = snapshot.time, snapshot.elapsed
@@ -80,7 +126,7 @@ class Live:
             self._take(sample, snapshot.elapsed)
         horizon = snapshot.elapsed - HOLD_SECONDS
         for table, states in self._tables.items():
-            if table not in HELD_TABLES:
+            if not TABLES[table].held:
                 self._forget(states, horizon)
 
     def _take(self, sample: Sample, elapsed: float) -> None:
@@ -88,13 +134,17 @@ class Live:
         states = self._tables[subject.table]
         state = states.get(subject)
         if state is None:
-            state = states[subject] = State(subject)
+            state = states[subject] = SubjectState(subject)
         state.subject = subject  # what is said of it may be new
-        state.update(values, elapsed)
         if subject.table == "training":
             state.add_up(values)
+            values = state.with_steps_done(values)
+        if self._rates:
+            state.update(values, elapsed)
+        else:
+            state.refresh(values, elapsed)
 
-    def _forget(self, states: dict[Subject, State], horizon: float) -> None:
+    def _forget(self, states: dict[Subject, SubjectState], horizon: float) -> None:
         for state in list(states.values()):
             if state.seen < horizon:
                 del states[state.subject]
@@ -103,15 +153,16 @@ class Live:
 
     def _note(self, event: Event) -> None:
         self.events[event.kind, event.severity] += 1
+        note_alert(self.alerts, event, event)
         uuid, xid = event.details.get("uuid"), event.details.get("xid")
         if isinstance(uuid, str) and isinstance(xid, int):
-            self.xids[uuid] = xid
+            self.xids[uuid] = LastXid(xid, self.time)
 
-    def table(self, table: str) -> Iterator[State]:
+    def table(self, table: str) -> Iterator[SubjectState]:
         """The subjects of a table: GPUs by index, others in the order in which they were first seen."""
         found = self._tables.get(table, {}).values()
         return iter(sorted(found, key=lambda state: int(state.subject.labels.get("gpu_index") or 0)))
 
     @property
-    def host(self) -> State:
-        return next(self.table("host"), State(Subject("host", "")))
+    def host(self) -> SubjectState:
+        return next(self.table("host"), SubjectState(HOST))

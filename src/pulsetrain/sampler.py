@@ -1,4 +1,4 @@
-"""The one loop: asks every source on a fixed schedule and hands snapshots on. The one broad except is here too.
+"""The one loop: asks every source on a fixed schedule and hands snapshots on.
 
 Each source is read by a thread of its own, so that one that hangs holds up nobody. Ticks lie on a grid of the
 monotonic clock: what a tick costs never shifts the next one, and a tick that could not be kept is a recorded gap.
@@ -12,9 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from pulsetrain.catalog import HOST
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.snapshot import Event, Sample, Snapshot, Subject
+from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 from pulsetrain.sources import Source
+from pulsetrain.sources.opening import Opened
+from pulsetrain.supervise import Part, Supervisor, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +25,6 @@ Consumer = Callable[[Snapshot], None]
 Stage = Callable[[Snapshot], Snapshot]
 """Adds to a snapshot what follows from it and from those before."""
 
-HOST = Subject("host", "")
 HUNG_AFTER_SECONDS = 5.0
 """A source that has not answered for so long (or three ticks, if that is longer) counts as down."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -34,7 +36,7 @@ LAST_TICK_SECONDS = 1.0
 """How long the end of a run may wait for a last reading."""
 
 
-class Clock:
+class SamplerClock:
     """Time as the sampler sees it; tests and benchmarks bring their own."""
 
     def time(self) -> float:
@@ -103,10 +105,17 @@ class _Reader:
             items: tuple[Sample | Event, ...] = ()
             failure = None
             try:
-                items = tuple(self.source.read())
+                items = tuple(map(_checked, self.source.read()))
             except Exception as error:  # noqa: BLE001 - a source must never take the others, or the run, down
                 failure = error
             self._done.put(_Reading(self, tick, items, failure, time.perf_counter() - started))
+
+
+def _checked(item: Sample | Event) -> Sample | Event:
+    """What a source gave: anything else must not reach what all sources share."""
+    if not isinstance(item, Sample | Event):
+        raise TypeError(f"it gave a {type(item).__name__}")
+    return item
 
 
 class Sampler:
@@ -117,20 +126,27 @@ class Sampler:
         sources: Iterable[Source],
         interval: float,
         consumers: Sequence[Consumer] = (),
-        clock: Clock | None = None,
+        clock: SamplerClock | None = None,
         started: float | None = None,
-        stage: Stage | None = None,
+        stages: Sequence[Stage] = (),
+        supervisor: Supervisor | None = None,
+        opened: Opened | None = None,
     ) -> None:
         """`started` is when elapsed time began, on the monotonic clock; now, unless somebody counts already.
 
-        What all consumers get has gone through the `stage`.
+        What all consumers get has gone through the `stages`, in order. Each of them is a supervised part: an exception
+        costs it that one snapshot. What the supervisor knows of any part is in each snapshot's line of the host.
+        Sources that `opened` brings later join at the next tick.
         """
         self.interval = interval
-        self._consumers = list(consumers)
-        self._stage = stage
-        self._clock = clock or Clock()
+        self._supervisor = supervisor or Supervisor()
+        self._part = self._supervisor.part("sampler")
+        self._stages = [(self._supervised(stage), stage) for stage in stages]
+        self._consumers = [(self._supervised(consumer), consumer) for consumer in consumers]
+        self._clock = clock or SamplerClock()
         self._done: queue.SimpleQueue[_Reading] = queue.SimpleQueue()
         self._readers = [_Reader(source, self._done) for source in sources]
+        self._opened = opened
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._events: list[Event] = []
@@ -147,16 +163,20 @@ class Sampler:
     def stop(self) -> None:
         """End the loop after one last reading, so that counters reach to the end, and close the sources."""
         self._stop.set()
+        if self._opened:
+            self._opened.stop()
         if self._thread:
             self._thread.join(self.interval + 5.0)
         for reader in self._readers:
-            reader.end(timeout=0.2 if reader.asked else 2.0)
+            with self._part.attempt(f"the end of {reader.source.name}"):
+                reader.end(timeout=0.2 if reader.asked else 2.0)
 
     def run(self, ticks: float = math.inf) -> None:
         """The loop itself: `ticks` readings on the grid, or until stopped."""
         number = 0
         while number < ticks:
-            self._tick()
+            with self._part.attempt("a tick"):
+                self._tick()
             behind = self._clock.monotonic() - self._start.elapsed - number * self.interval
             skipped = int(behind // self.interval)
             if skipped > 0:
@@ -164,7 +184,8 @@ class Sampler:
             number += 1 + skipped
             due = self._start.elapsed + number * self.interval
             if self._clock.wait(self._stop, max(0.0, due - self._clock.monotonic())):
-                self._last_tick()
+                with self._part.attempt("the last tick"):
+                    self._last_tick()
                 return
 
     def once(self, timeout: float) -> Snapshot:
@@ -174,7 +195,16 @@ class Sampler:
             reader.ask(tick)
         return self._snapshot(tick, self._collect(set(self._readers), timeout))
 
+    def _join(self) -> None:
+        """Take in sources that have opened since the last tick."""
+        for item in self._opened.arrivals() if self._opened else ():
+            if isinstance(item, Event):
+                self._events.append(item)
+            else:
+                self._readers.append(_Reader(item, self._done))
+
     def _tick(self) -> None:
+        self._join()
         tick = self._now()
         arrived = self._collect(set(), 0.0)
         waited_for = set()
@@ -232,10 +262,10 @@ class Sampler:
             except queue.Empty:
                 return readings
             waited_for.discard(reading.reader)
-            self._account(reading)
+            self._note_reading(reading)
             readings.append(reading)
 
-    def _account(self, reading: _Reading) -> None:
+    def _note_reading(self, reading: _Reading) -> None:
         reader = reading.reader
         source = reader.source
         reader.asked = None
@@ -265,9 +295,8 @@ class Sampler:
             self._source_down(reader.source.name, PulsetrainError(f"no answer for {busy:.0f} s"))
 
     def _source_down(self, name: str, error: Exception) -> None:
-        reason = str(error) if isinstance(error, PulsetrainError) else f"{type(error).__name__}: {error}"
         log.debug("source %s failed", name, exc_info=error)
-        self._events.append(Event("source_down", f"{name}: {reason}", "warning", {"source": name}))
+        self._events.append(Event("source_down", f"{name}: {reason_of(error)}", "warning", {"source": name}))
 
     def _gap(self, source: str, ticks: int, reason: str) -> None:
         self._events.append(
@@ -292,26 +321,36 @@ class Sampler:
                 else:
                     merged[item.subject] = item
         if health:
-            own = merged.setdefault(HOST, Sample(HOST, {}))
-            own.values["source_up"] = {reader.source.name: int(reader.up) for reader in self._readers}
-            own.values["source_read_seconds"] = {
+            merged.setdefault(HOST, Sample(HOST, {})).values.update(self._health())
+            events += self._supervisor.news()
+        return Snapshot(tick.time, tick.elapsed, tuple(merged.values()), tuple(events))
+
+    def _health(self) -> dict[str, Value]:
+        """How the sources and all parts of this process are doing, and what that costs."""
+        up: dict[str, float] = dict.fromkeys(self._opened.down(), 0) if self._opened else {}
+        values: dict[str, Value] = {
+            "source_up": up | {reader.source.name: int(reader.up) for reader in self._readers},
+            "source_read_seconds": {
                 reader.source.name: round(reader.read_seconds, 6)
                 for reader in self._readers
                 if reader.read_seconds is not None
-            }
-            own.values["pulsetrain_cpu_seconds"] = round(time.process_time(), 3)
-        return Snapshot(tick.time, tick.elapsed, tuple(merged.values()), tuple(events))
+            },
+            "pulsetrain_cpu_seconds": round(time.process_time(), 3),
+        }
+        if troubled := [part for part in self._supervisor.health() if part.troubled]:
+            values["part_up"] = {part.name: int(part.status != "down") for part in troubled}
+            values["part_skipped_items"] = {part.name: part.skipped_items for part in troubled}
+        return values
 
     def _emit(self, snapshot: Snapshot) -> None:
-        if self._stage:
-            try:
-                snapshot = self._stage(snapshot)
-            except Exception:
-                log.exception("pulsetrain has a fault: %r failed and is switched off", self._stage)
-                self._stage = None
-        for consumer in list(self._consumers):
-            try:
+        for part, stage in self._stages:
+            with part.attempt("a reading"):
+                snapshot = stage(snapshot)
+        for part, consumer in self._consumers:
+            with part.attempt("a reading"):
                 consumer(snapshot)
-            except Exception:
-                self._consumers.remove(consumer)
-                log.exception("pulsetrain has a fault: %r failed and is switched off", consumer)
+
+    def _supervised(self, function: Stage | Consumer) -> Part:
+        """The part of a consumer, named after its class or function."""
+        name = getattr(function, "__qualname__", type(function).__name__)
+        return self._supervisor.part(name.rpartition(".")[2].lower())

@@ -92,7 +92,7 @@ API nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned siz
 API nvmlReturn_t nvmlDeviceGetSerial(nvmlDevice_t device, char *serial, unsigned size)
 {
     ENTER(nvmlDeviceGetSerial, device);
-    REQUIRE(gpu->model->datacentre, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(gpu->model->datacenter, NVML_ERROR_NOT_SUPPORTED);
     return copy_text(serial, size, gpu->serial);
 }
 
@@ -121,7 +121,7 @@ GETTER(nvmlDeviceGetBrand, unsigned, true, gpu->model->brand)
 GETTER(nvmlDeviceGetArchitecture, unsigned, true, gpu->model->architecture)
 GETTER(nvmlDeviceGetNumGpuCores, unsigned, true, gpu->model->cores)
 GETTER(nvmlDeviceGetMemoryBusWidth, unsigned, true, gpu->model->memory_bus_bits)
-GETTER(nvmlDeviceGetPersistenceMode, unsigned, true, gpu->model->datacentre)
+GETTER(nvmlDeviceGetPersistenceMode, unsigned, true, gpu->model->datacenter)
 GETTER(nvmlDeviceGetComputeMode, unsigned, true, 0)
 GETTER(nvmlDeviceGetDisplayActive, unsigned, true, 0)
 GETTER(nvmlDeviceGetDisplayMode, unsigned, true, 0)
@@ -393,18 +393,20 @@ GETTER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, true, clock_reasons(&subj
 GETTER(nvmlDeviceGetSupportedClocksEventReasons, u64, true, NVML_REASON_ALL)
 GETTER(nvmlDeviceGetSupportedClocksThrottleReasons, u64, true, NVML_REASON_ALL)
 
-/* Datacentre boards stay in P0; the others compute in P2 and rest in P8. */
-GETTER(nvmlDeviceGetPerformanceState, unsigned, true, gpu->model->datacentre ? 0 : idle(&subject) ? 8 : 2)
+/* Datacenter boards stay in P0; the others compute in P2 and rest in P8. */
+GETTER(nvmlDeviceGetPerformanceState, unsigned, true, gpu->model->datacenter ? 0 : idle(&subject) ? 8 : 2)
 
 /* ---- Memory errors ---- */
 
-static u64 ecc_errors(const Subject *subject, unsigned type)
+/* What came before second 0 came before the driver was loaded: the volatile counters do not know it. */
+static u64 ecc_errors(const Subject *subject, unsigned type, unsigned counter)
 {
     const Gpu *gpu = subject->gpu;
     double t = gpu->ecc_count ? machine_now(subject->machine) : 0;
     u64 errors = 0;
     for (int i = 0; i < gpu->ecc_count; i++)
-        if (gpu->ecc[i].type == type && within(gpu->ecc[i].when, t))
+        if (gpu->ecc[i].type == type && within(gpu->ecc[i].when, t)
+            && (counter == NVML_ECC_AGGREGATE || gpu->ecc[i].when.from >= 0))
             errors += gpu->ecc[i].errors;
     return errors;
 }
@@ -413,7 +415,7 @@ API nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *present, un
 {
     ENTER(nvmlDeviceGetEccMode, device);
     REQUIRE(present && pending, NVML_ERROR_INVALID_ARGUMENT);
-    REQUIRE(gpu->model->datacentre, NVML_ERROR_NOT_SUPPORTED);
+    REQUIRE(gpu->model->datacenter, NVML_ERROR_NOT_SUPPORTED);
     *present = *pending = 1;
     return NVML_SUCCESS;
 }
@@ -423,8 +425,8 @@ API nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned type,
 {
     ENTER(nvmlDeviceGetTotalEccErrors, device);
     REQUIRE(errors && type < 2 && counter < 2, NVML_ERROR_INVALID_ARGUMENT);
-    REQUIRE(gpu->model->datacentre, NVML_ERROR_NOT_SUPPORTED);
-    *errors = ecc_errors(&subject, type);
+    REQUIRE(gpu->model->datacenter, NVML_ERROR_NOT_SUPPORTED);
+    *errors = ecc_errors(&subject, type, counter);
     return NVML_SUCCESS;
 }
 
@@ -434,14 +436,14 @@ API nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, unsigned t
 {
     ENTER(nvmlDeviceGetMemoryErrorCounter, device);
     REQUIRE(errors && type < 2 && counter < 2, NVML_ERROR_INVALID_ARGUMENT);
-    REQUIRE(gpu->model->datacentre, NVML_ERROR_NOT_SUPPORTED);
-    *errors = place == 2 ? ecc_errors(&subject, type) : 0;
+    REQUIRE(gpu->model->datacenter, NVML_ERROR_NOT_SUPPORTED);
+    *errors = place == 2 ? ecc_errors(&subject, type, counter) : 0;
     return NVML_SUCCESS;
 }
 
 static bool remaps_rows(const Gpu *gpu)
 {
-    return gpu->model->datacentre && gpu->model->architecture >= NVML_ARCH_AMPERE;
+    return gpu->model->datacenter && gpu->model->architecture >= NVML_ARCH_AMPERE;
 }
 
 API nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *correctable,
@@ -484,6 +486,17 @@ API nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, un
     REQUIRE(gpu->model->nvlinks, NVML_ERROR_NOT_SUPPORTED);
     REQUIRE(active && link < gpu->model->nvlinks, NVML_ERROR_INVALID_ARGUMENT);
     *active = 1;
+    return NVML_SUCCESS;
+}
+
+/* Boards that a switch connects, from Hopper on. */
+API nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v2_t *out)
+{
+    ENTER(nvmlDeviceGetGpuFabricInfoV, device);
+    REQUIRE(out, NVML_ERROR_INVALID_ARGUMENT);
+    REQUIRE(out->version == NVML_STRUCT_VERSION(nvmlGpuFabricInfo_v2_t, 2), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    REQUIRE(gpu->model->nvlinks && gpu->model->architecture >= NVML_ARCH_HOPPER, NVML_ERROR_NOT_SUPPORTED);
+    out->state = NVML_FABRIC_COMPLETED;
     return NVML_SUCCESS;
 }
 
@@ -536,11 +549,17 @@ static nvmlReturn_t read_field(const Subject *subject, nvmlFieldValue_t *field, 
     case NVML_FI_MEMORY_TEMP:
         return set_uint(field, model->mem_max_c, curve_value(&gpu->signal[SIGNAL_memory_temperature], t));
     case NVML_FI_ECC_SBE_VOLATILE:
+        return set_u64(field, model->datacenter,
+                       ecc_errors(subject, NVML_MEMORY_ERROR_CORRECTED, NVML_ECC_VOLATILE));
     case NVML_FI_ECC_SBE_AGGREGATE:
-        return set_u64(field, model->datacentre, ecc_errors(subject, NVML_MEMORY_ERROR_CORRECTED));
+        return set_u64(field, model->datacenter,
+                       ecc_errors(subject, NVML_MEMORY_ERROR_CORRECTED, NVML_ECC_AGGREGATE));
     case NVML_FI_ECC_DBE_VOLATILE:
+        return set_u64(field, model->datacenter,
+                       ecc_errors(subject, NVML_MEMORY_ERROR_UNCORRECTED, NVML_ECC_VOLATILE));
     case NVML_FI_ECC_DBE_AGGREGATE:
-        return set_u64(field, model->datacentre, ecc_errors(subject, NVML_MEMORY_ERROR_UNCORRECTED));
+        return set_u64(field, model->datacenter,
+                       ecc_errors(subject, NVML_MEMORY_ERROR_UNCORRECTED, NVML_ECC_AGGREGATE));
     case NVML_FI_NVLINK_DATA_TX:
     case NVML_FI_NVLINK_DATA_RX:
     case NVML_FI_NVLINK_RAW_TX:
@@ -548,6 +567,8 @@ static nvmlReturn_t read_field(const Subject *subject, nvmlFieldValue_t *field, 
         return nvlink_counter(gpu, field, t);
     case NVML_FI_NVLINK_LINK_COUNT:
         return set_uint(field, model->nvlinks, model->nvlinks);
+    case NVML_FI_RECOVERY_ACTION:
+        return set_uint(field, model->datacenter, 0);
     case NVML_FI_PCIE_REPLAY:
         return set_uint(field, true, 0);
     case NVML_FI_REMAPPED_CORRECTABLE:

@@ -65,6 +65,7 @@
     X(nvmlDeviceGetPcieThroughput) \
     X(nvmlDeviceGetPcieReplayCounter) \
     X(nvmlDeviceGetNvLinkState) \
+    X(nvmlDeviceGetGpuFabricInfoV) \
     X(nvmlDeviceGetPersistenceMode) \
     X(nvmlDeviceGetComputeMode) \
     X(nvmlDeviceGetDisplayActive) \

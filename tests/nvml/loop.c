@@ -20,7 +20,7 @@ API nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t, unsigned *, unsig
 API nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t, unsigned *, unsigned *);
 
 typedef struct {
-    nvmlUtilization_t utilisation;
+    nvmlUtilization_t utilization;
     nvmlMemory_v2_t memory;
     unsigned celsius, sm_mhz, mem_mhz, fan, pstate, encoder, decoder, period_us;
     u64 reasons;
@@ -38,7 +38,7 @@ static unsigned tick(nvmlDevice_t device, Reading *reading, unsigned skip)
             skip |= 1u << call; \
         call++; \
     } while (0)
-    DO(nvmlDeviceGetUtilizationRates(device, &reading->utilisation));
+    DO(nvmlDeviceGetUtilizationRates(device, &reading->utilization));
     DO(nvmlDeviceGetMemoryInfo_v2(device, &reading->memory));
     DO(nvmlDeviceGetTemperature(device, 0, &reading->celsius));
     DO(nvmlDeviceGetFieldValues(device, reading->fields, reading->field));

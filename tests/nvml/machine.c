@@ -3,12 +3,26 @@
 #include "machine.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #define COUNTER_AT_START_MJ 1000000000ull /* the driver was loaded before the test began */
-#define UTILISATION_WINDOW (1.0 / 6)      /* NVML averages over 1/6 s to 1 s, depending on the board */
+#define UTILIZATION_WINDOW (1.0 / 6)      /* NVML averages over 1/6 s to 1 s, depending on the board */
+
+/* ---- Time ---- */
+
+static _Atomic long long held_ns = -1; /* since the epoch of the scenario; below 0 the clock runs by itself */
+
+void clock_hold(double seconds) { atomic_store(&held_ns, llround(seconds * 1e9)); }
+
+bool clock_held(void) { return atomic_load(&held_ns) >= 0; }
+
+void clock_advance(long long ns) { atomic_fetch_add(&held_ns, ns); }
 
 double machine_now(const Machine *machine)
 {
+    long long ns = atomic_load(&held_ns);
+    if (ns >= 0)
+        return (double)ns * 1e-9;
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9 - machine->epoch;
@@ -97,12 +111,14 @@ double curve_mean(const Curve *curve, double from, double to)
 
 /* ---- What a GPU reports ---- */
 
-/* A driver that lost a GPU finds it again only when it is initialised after the GPU came back. */
+/* A driver that lost a GPU finds it again only when it is initialized after the GPU came back. */
 bool gpu_is_lost(const Machine *machine, const Gpu *gpu, double t)
 {
+    if (*gpu->lost_while && access(gpu->lost_while, F_OK) == 0)
+        return true;
     for (int i = 0; i < gpu->lost_count; i++) {
         Window lost = gpu->lost[i];
-        bool unseen_return = machine->lost_needs_reinit && t >= lost.to && machine->initialised < lost.to;
+        bool unseen_return = machine->lost_needs_reinit && t >= lost.to && machine->initialized < lost.to;
         if (within(lost, t) || unseen_return)
             return true;
     }
@@ -134,7 +150,7 @@ u64 gpu_energy_counter(const Gpu *gpu, double t)
 
 double gpu_percent(const Gpu *gpu, Signal signal, double t)
 {
-    return curve_mean(&gpu->signal[signal], t - UTILISATION_WINDOW, t);
+    return curve_mean(&gpu->signal[signal], t - UTILIZATION_WINDOW, t);
 }
 
 /* ---- Memory ---- */

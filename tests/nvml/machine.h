@@ -84,7 +84,7 @@ typedef struct {
     unsigned sm_mhz, mem_mhz, video_mhz;
     unsigned shutdown_c, slowdown_c, gpu_max_c, mem_max_c; /* mem_max_c 0: no memory temperature */
     unsigned fans, nvlinks, pcie_generation, pcie_width;
-    bool datacentre; /* ECC, a serial number, always P0 */
+    bool datacenter; /* ECC, a serial number, always P0 */
     bool energy_counter, power_instant_field, power_average_field, usage_is_average, gpm, mig;
     Sensor instant, average;
 } Model;
@@ -103,7 +103,7 @@ typedef struct {
     int mig; /* index of its MIG device, or -1 */
     u64 bytes;
     ProcessKind kind;
-    unsigned sm_percent; /* 0: idle, so without utilisation samples */
+    unsigned sm_percent; /* 0: idle, so without utilization samples */
     Window when;
 } Process;
 
@@ -133,6 +133,7 @@ typedef struct {
 
     int lost_count, reason_count, ecc_count;
     Window lost[MAX_WINDOWS];
+    char lost_while[256]; /* a file: lost for as long as it is there, beside the windows; or empty */
     struct { u64 bits; Window when; } reason[MAX_WINDOWS];
     struct { unsigned type; u64 errors; Window when; } ecc[MAX_WINDOWS];
     unsigned remapped[4]; /* correctable, uncorrectable, pending, failure */
@@ -154,7 +155,7 @@ typedef struct { unsigned gpu, xid; double at; } Xid;
 
 typedef struct {
     double epoch;       /* CLOCK_MONOTONIC, in seconds */
-    double initialised; /* seconds after the epoch */
+    double initialized; /* seconds after the epoch */
     double wall_us;     /* CLOCK_REALTIME at the epoch, in microseconds */
     long long latency_ns, pcie_latency_ns;
     nvmlReturn_t lost_error;
@@ -173,6 +174,9 @@ typedef struct {
 Machine *machine_from_scenario(const char *path);
 
 double machine_now(const Machine *machine);
+void clock_hold(double seconds); /* from now on it is this second of the scenario, until somebody moves it */
+bool clock_held(void);
+void clock_advance(long long ns); /* only while it is held */
 bool gpu_is_lost(const Machine *machine, const Gpu *gpu, double t);
 double gpu_power(const Gpu *gpu, Sensor sensor, double t);  /* W */
 u64 gpu_energy_counter(const Gpu *gpu, double t);           /* mJ */

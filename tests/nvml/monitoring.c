@@ -127,7 +127,7 @@ struct nvmlEventSet_st {
 static u64 supported_events(const Gpu *gpu)
 {
     u64 ecc = NVML_EVENT_SINGLE_BIT_ECC | NVML_EVENT_DOUBLE_BIT_ECC;
-    return NVML_EVENT_XID | NVML_EVENT_PSTATE | NVML_EVENT_CLOCK | (gpu->model->datacentre ? ecc : 0);
+    return NVML_EVENT_XID | NVML_EVENT_PSTATE | NVML_EVENT_CLOCK | (gpu->model->datacenter ? ecc : 0);
 }
 
 GETTER(nvmlDeviceGetSupportedEventTypes, u64, true, supported_events(gpu))

@@ -9,9 +9,10 @@
 #include <string.h>
 #include <time.h>
 
+#define MOST_BETWEEN_CLOCKS 1e-4 /* seconds between two readings that are to be of one moment */
 #define LONGEST_SPIN_NS 200000 /* the kernel's timer slack makes shorter sleeps much too long */
 
-/* Handles stay the same over shutdown and initialisation, as those of NVML do. */
+/* Handles stay the same over shutdown and initialization, as those of NVML do. */
 struct nvmlDevice_st {
     unsigned char gpu;
     signed char mig;
@@ -22,8 +23,8 @@ static struct nvmlDevice_st handles[MAX_GPUS * HANDLES_PER_GPU];
 /* A call may sleep in a machine while another thread shuts down, so that old machines are never freed. */
 static _Atomic(Machine *) current;
 static pthread_mutex_t life_cycle = PTHREAD_MUTEX_INITIALIZER;
-static unsigned initialisations;
-static double first_initialised = -1;
+static unsigned initializations;
+static double first_initialized = -1;
 
 static _Atomic u64 calls[FUNCTION_COUNT];
 
@@ -38,6 +39,10 @@ static double clock_seconds(clockid_t clock)
 
 void pause_ns(long long ns)
 {
+    if (clock_held()) {
+        clock_advance(ns);
+        return;
+    }
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
     long long nanoseconds = end.tv_nsec + ns;
@@ -120,7 +125,7 @@ nvmlDevice_t handle_of(unsigned gpu, int mig) { return &handles[(int)gpu * HANDL
 static void forget_after_fork(void)
 {
     atomic_store(&current, NULL);
-    initialisations = 0;
+    initializations = 0;
     pthread_mutex_init(&life_cycle, NULL);
 }
 
@@ -134,15 +139,19 @@ __attribute__((constructor)) static void load(void)
 
 static nvmlReturn_t start(Function function)
 {
-    double monotonic = clock_seconds(CLOCK_MONOTONIC), wall = clock_seconds(CLOCK_REALTIME);
-    if (first_initialised < 0)
-        first_initialised = monotonic;
+    double monotonic, wall;
+    do { /* again, where we were interrupted in between */
+        monotonic = clock_seconds(CLOCK_MONOTONIC);
+        wall = clock_seconds(CLOCK_REALTIME);
+    } while (clock_seconds(CLOCK_MONOTONIC) - monotonic > MOST_BETWEEN_CLOCKS);
+    if (first_initialized < 0)
+        first_initialized = monotonic;
     Machine *machine = machine_from_scenario(getenv("PULSETRAIN_TEST_NVML"));
     const char *shared_epoch = getenv("PULSETRAIN_TEST_NVML_EPOCH");
-    machine->epoch = shared_epoch ? strtod(shared_epoch, NULL) : first_initialised;
+    machine->epoch = shared_epoch ? strtod(shared_epoch, NULL) : first_initialized;
     machine->wall_us = (wall - monotonic + machine->epoch) * 1e6;
     nvmlReturn_t result = function_rule(machine, function, ANY_GPU);
-    machine->initialised = machine_now(machine);
+    machine->initialized = machine_now(machine);
     if (result == NVML_SUCCESS)
         atomic_store_explicit(&current, machine, memory_order_release);
     else
@@ -150,30 +159,30 @@ static nvmlReturn_t start(Function function)
     return result;
 }
 
-static nvmlReturn_t initialise(Function function)
+static nvmlReturn_t initialize(Function function)
 {
     atomic_fetch_add_explicit(&calls[function], 1, memory_order_relaxed);
     pthread_mutex_lock(&life_cycle);
-    nvmlReturn_t result = initialisations ? NVML_SUCCESS : start(function);
+    nvmlReturn_t result = initializations ? NVML_SUCCESS : start(function);
     if (result == NVML_SUCCESS)
-        initialisations++;
+        initializations++;
     pthread_mutex_unlock(&life_cycle);
     return result;
 }
 
-API nvmlReturn_t nvmlInit_v2(void) { return initialise(FUNCTION_nvmlInit_v2); }
+API nvmlReturn_t nvmlInit_v2(void) { return initialize(FUNCTION_nvmlInit_v2); }
 
 API nvmlReturn_t nvmlInitWithFlags(unsigned flags)
 {
     (void)flags;
-    return initialise(FUNCTION_nvmlInitWithFlags);
+    return initialize(FUNCTION_nvmlInitWithFlags);
 }
 
 API nvmlReturn_t nvmlShutdown(void)
 {
     ENTER_SYSTEM(nvmlShutdown);
     pthread_mutex_lock(&life_cycle);
-    if (initialisations && --initialisations == 0)
+    if (initializations && --initializations == 0)
         atomic_store(&current, NULL);
     pthread_mutex_unlock(&life_cycle);
     return NVML_SUCCESS;
@@ -257,3 +266,9 @@ API double pulsetrain_test_energy(unsigned gpu, double from, double to)
         return NAN;
     return curve_integral(&machine->gpu[gpu].signal[SIGNAL_power], from - machine->epoch, to - machine->epoch);
 }
+
+/* Holds the clock at this second of the scenario. Pauses then take no time, and move it on. */
+API void pulsetrain_test_hold(double second) { clock_hold(second); }
+
+/* The second of the scenario at which the clock is held; NAN where it is not. */
+API double pulsetrain_test_held(void) { return clock_held() ? machine_now(NULL) : NAN; }

@@ -42,6 +42,8 @@ enum {
 enum { NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_VIDEO, NVML_CLOCK_COUNT };
 enum { NVML_CLOCK_ID_CURRENT, NVML_CLOCK_ID_APP_TARGET, NVML_CLOCK_ID_APP_DEFAULT, NVML_CLOCK_ID_BOOST_MAX };
 enum { NVML_MEMORY_ERROR_CORRECTED, NVML_MEMORY_ERROR_UNCORRECTED };
+enum { NVML_ECC_VOLATILE, NVML_ECC_AGGREGATE };
+enum { NVML_FABRIC_COMPLETED = 3 };
 enum { NVML_THRESHOLD_SHUTDOWN, NVML_THRESHOLD_SLOWDOWN, NVML_THRESHOLD_MEM_MAX, NVML_THRESHOLD_GPU_MAX };
 enum { NVML_TOTAL_POWER_SAMPLES, NVML_GPU_UTILIZATION_SAMPLES, NVML_MEMORY_UTILIZATION_SAMPLES };
 enum { NVML_PCIE_TX, NVML_PCIE_RX };
@@ -87,6 +89,7 @@ enum {
     NVML_FI_POWER_MAX_LIMIT = 188,
     NVML_FI_POWER_DEFAULT_LIMIT = 189,
     NVML_FI_POWER_CURRENT_LIMIT = 190,
+    NVML_FI_RECOVERY_ACTION = 230,
 };
 
 enum {
@@ -130,6 +133,15 @@ typedef struct {
     char busId[32];
 } nvmlPciInfo_t;
 NVML_LAYOUT(nvmlPciInfo_t, 68);
+
+typedef struct {
+    unsigned version;
+    unsigned char clusterUuid[16];
+    unsigned status, cliqueId;
+    unsigned char state;
+    unsigned healthMask;
+} nvmlGpuFabricInfo_v2_t;
+NVML_LAYOUT(nvmlGpuFabricInfo_v2_t, 36);
 
 typedef struct {
     unsigned pid;

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pynvml
+from tests.nvml.clock import Clock
 
 
 def gpu(index: int) -> Any:
@@ -79,7 +80,7 @@ def background(expression: str, threads: int = 1, times: int = 1) -> list[thread
         for _ in range(times):
             answer(expression)
 
-    started = [threading.Thread(target=work) for _ in range(threads)]
+    started = [threading.Thread(target=work, daemon=True) for _ in range(threads)]
     for thread in started:
         thread.start()
     return started
@@ -138,7 +139,7 @@ NAMES: dict[str, Any] = vars(pynvml) | globals()
 def main() -> None:
     request = json.load(sys.stdin)
     if request["at"] is not None:
-        os.environ["PULSETRAIN_TEST_NVML_EPOCH"] = str(time.monotonic() - request["at"])
+        Clock(request["at"])
     if request["start"]:
         pynvml.nvmlInit()
     json.dump([answer(expression) for expression in request["expressions"]], sys.stdout, default=repr)

@@ -314,8 +314,16 @@ static void on_inventory(Machine *machine, const Line *line) { (void)machine, (v
 static void on_lost(Gpu *gpu, const Line *line)
 {
     expect_end(line, 4);
+    Window *lost = &gpu->lost[room(line, gpu->lost_count++, MAX_WINDOWS)];
+    if (strcmp(word(line, 2), "while") == 0) {
+        *lost = (Window){INFINITY, INFINITY};
+        if (strlen(word(line, 3)) >= sizeof gpu->lost_while)
+            reject(line, "the path is too long");
+        strcpy(gpu->lost_while, line->word[3]);
+        return;
+    }
     number(line, 2);
-    gpu->lost[room(line, gpu->lost_count++, MAX_WINDOWS)] = window(line, 2);
+    *lost = window(line, 2);
 }
 
 static void on_reasons(Gpu *gpu, const Line *line)
@@ -406,7 +414,7 @@ static void on_process_util(Gpu *gpu, const Line *line)
     else if (strcmp(quality, "over100") == 0)
         gpu->samples = SAMPLES_OVER_100;
     else
-        reject(line, "no process utilisation '%s'", quality);
+        reject(line, "no process utilization '%s'", quality);
 }
 
 static unsigned process_id(const Line *line, int i)

@@ -47,7 +47,7 @@ def training(phase_s: float) -> Curve:
 class Scenario:
     """Lines of a scenario, in order: `Scenario().gpus(8, "H100").lost(1, 3, 6).write(path)`.
 
-    Times are seconds since the library was first initialised; an end of None never comes.
+    Times are seconds since the library was first initialized; an end of None never comes.
     """
 
     def __init__(self) -> None:
@@ -151,6 +151,10 @@ class Scenario:
 
     def lost(self, gpu: Gpu, start: float = 0, end: float | None = None) -> Self:
         return self.line("lost", gpu, start, end)
+
+    def lost_while(self, gpu: Gpu, file: Path) -> Self:
+        """Lost for as long as the file is there."""
+        return self.line("lost", gpu, "while", file)
 
     def lost_error(self, code: int) -> Self:
         return self.line("lost_error", code)

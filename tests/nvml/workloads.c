@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#define UTILISATION_EVERY (1.0 / 6) /* seconds between two samples of a process */
+#define UTILIZATION_EVERY (1.0 / 6) /* seconds between two samples of a process */
 #define STALE_BY 10.0               /* seconds */
 #define ABSURD_PERCENT 217          /* drivers do report such figures */
 
@@ -76,7 +76,7 @@ API nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProces
     REQUIRE(count, NVML_ERROR_INVALID_ARGUMENT);
     REQUIRE(!gpu->mig_enabled, NVML_ERROR_NOT_SUPPORTED);
     unsigned room = samples ? *count : 0, found = 0;
-    double t = floor(NOW / UTILISATION_EVERY) * UTILISATION_EVERY;
+    double t = floor(NOW / UTILIZATION_EVERY) * UTILIZATION_EVERY;
     bool stale = gpu->samples == SAMPLES_STALE;
     u64 us = (u64)(subject.machine->wall_us + (stale ? t - STALE_BY : t) * 1e6);
     for (int i = 0; i < gpu->process_count && (stale || us > last_seen_us); i++) {

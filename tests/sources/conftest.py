@@ -42,10 +42,13 @@ def tree(recorded: Path, tmp_path: Path) -> Callable[[str], Path]:
 def nvidia(nvml_library: Path, tmp_path: Path) -> Callable[..., Any]:
     """What a snippet finds on simulated NVIDIA GPUs, in a process of its own; nvidia_probe.py has its vocabulary."""
 
-    def nvidia(scenario: Scenario, snippet: str, *, at: float = 0, **environ: str) -> Any:
+    def nvidia(scenario: Scenario, snippet: str, *, at: float | None = 0, **environ: str) -> Any:
         result = subprocess.run(
-            [sys.executable, HERE / "nvidia_probe.py", str(at)],
-            env=_without_gpus() | scenario.environment(nvml_library, tmp_path / "scenario") | environ,
+            [sys.executable, HERE / "nvidia_probe.py", *([] if at is None else [str(at)])],
+            env=_without_gpus()
+            | {"PYTHONPATH": str(HERE.parents[1])}
+            | scenario.environment(nvml_library, tmp_path / "scenario")
+            | environ,
             input=dedent(snippet),
             capture_output=True,
             text=True,

@@ -1,17 +1,18 @@
 """Runs in a process of its own on the simulated NVML: executes a test's snippet, and prints its `answer` as JSON.
 
-The snippet comes on standard input and finds all the names of this file. Its one argument is the second of the
-scenario at which the process starts.
+The snippet comes on standard input and finds all the names of this file. Its argument is the second of the scenario
+at which time is held: it passes only where the snippet says so, or sleeps. Without one, it passes as it does.
 """
 
 import ctypes
 import json
-import os
+import os  # noqa: F401 - for snippets
 import sys
 import time
 from typing import Any
 
 import pynvml
+from tests.nvml.clock import Clock
 
 from pulsetrain import catalog
 from pulsetrain.errors import PulsetrainError
@@ -21,8 +22,9 @@ from pulsetrain.sources.nvidia import open_sources
 
 Reading = dict[str, list[dict[str, Any]]]
 
-epoch = time.monotonic() - float(sys.argv[1])
-os.environ["PULSETRAIN_TEST_NVML_EPOCH"] = str(epoch)
+if len(sys.argv) > 1:
+    clock = Clock(float(sys.argv[1]))
+    epoch, until = clock.epoch, clock.until
 
 
 def opened(gpus: str | None = None) -> dict[str, Source]:
@@ -63,6 +65,7 @@ def merged(sources: dict[str, Source], table: str = "gpu") -> list[dict[str, Any
     """What two readings of all sources tell of each subject of a table, put together as the sampler does."""
     found: dict[str, dict[str, Any]] = {}
     for source in [*sources.values()] * 2:
+        time.sleep(0.01)
         for item in source.read():
             if not isinstance(item, Event) and item.subject.table == table:
                 found.setdefault(item.subject.key, {**item.subject.labels}).update(item.values)
@@ -76,15 +79,10 @@ def calls(function: str) -> int:
     return int(count(function.encode()))
 
 
-def until(second: float) -> None:
-    """Wait for a second of the scenario."""
-    time.sleep(max(0.0, epoch + second - time.monotonic()))
-
-
 def watch(second: float, *sources: Source) -> list[list[Reading]]:
     """Read sources in turn until a second of the scenario; for each of them, its readings."""
     readings: list[list[Reading]] = [[] for _ in sources]
-    while time.monotonic() < epoch + second:
+    while clock.second < second:
         for number, source in enumerate(sources):
             readings[number].append(read(source))
         time.sleep(0.1)

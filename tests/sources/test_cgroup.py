@@ -7,7 +7,7 @@ import pytest
 from pulsetrain.errors import Unavailable
 from pulsetrain.snapshot import Sample
 from pulsetrain.sources import Source
-from pulsetrain.sources.cgroup import Cgroup
+from pulsetrain.sources.cgroup import Cgroup, CgroupUse
 
 Read = Callable[[Source], list[Sample]]
 GIB = 1 << 30
@@ -155,3 +155,68 @@ def test_cpu_time_is_shown_where_the_cpu_controller_is_off(machine: Callable[[st
 def test_a_system_without_cgroups_says_so(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no cgroups"):
         Cgroup(tmp_path, environ={})
+
+
+CONTAINER = "3f9c0a1b2c3d4e5f"
+
+
+def container_tree(root: Path, folder: str, mount: str, cgroup: str, files: dict[str, str]) -> None:
+    """A machine with a process 42 in a container."""
+    for pid in ("42", "self"):
+        (root / f"proc/{pid}/ns").mkdir(parents=True)
+        (root / f"proc/{pid}/ns/net").symlink_to(f"net:[{pid}]")
+    (root / "proc/self/mountinfo").write_text(mount)
+    (root / "proc/42/cgroup").write_text(cgroup)
+    (root / "proc/42/net").mkdir()
+    head = "Inter-|   Receive\n face |bytes packets\n"
+    (root / "proc/42/net/dev").write_text(f"{head}  lo: 9 1 0 0 0 0 0 0 9 1\neth0: 700 2 0 0 0 0 0 0 300 4\n")
+    place = root / "sys/fs/cgroup" / folder
+    place.mkdir(parents=True)
+    for name, text in files.items():
+        (place / name).write_text(text)
+
+
+def test_what_a_container_uses_is_that_of_its_cgroup(tmp_path: Path) -> None:
+    folder = f"system.slice/docker-{CONTAINER}.scope"
+    mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    files = {
+        "memory.current": "5000",
+        "memory.stat": "inactive_file 1000\n",
+        "memory.max": "max",
+        "cpu.stat": "usage_usec 2500000\n",
+        "io.stat": "8:0 rbytes=10 wbytes=20 rios=1\n8:16 rbytes=1 wbytes=2\n",
+    }
+    container_tree(tmp_path, folder, mount, f"0::/{folder}\n", files)
+    use = CgroupUse(42, CONTAINER, tmp_path)
+    use.read()
+    (tmp_path / "sys/fs/cgroup" / folder / "memory.current").write_text("3000")
+    use.read()
+    assert use.values == {
+        "job_memory_bytes": 2000,
+        "job_memory_peak_bytes": 4000,
+        "job_cpu_seconds": 2.5,
+        "job_read_bytes": 11,
+        "job_written_bytes": 22,
+        "job_network_received_bytes": 700,
+        "job_network_sent_bytes": 300,
+    }
+    (tmp_path / "sys/fs/cgroup" / folder / "cpu.stat").unlink()  # it has ended: the last values stay
+    use.read()
+    assert use.values["job_cpu_seconds"] == 2.5
+
+
+def test_version_1_tells_the_same_of_a_container(tmp_path: Path) -> None:
+    mount = "31 23 0:27 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
+    files = {"blkio.throttle.io_service_bytes": "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\nTotal 30\n"}
+    container_tree(tmp_path, f"blkio/docker/{CONTAINER}", mount, f"3:blkio:/docker/{CONTAINER}\n", files)
+    use = CgroupUse(42, CONTAINER, tmp_path)
+    use.read()
+    assert (use.values["job_read_bytes"], use.values["job_written_bytes"]) == (10, 20)
+
+
+def test_a_process_of_somebody_else_with_the_same_pid_tells_nothing(tmp_path: Path) -> None:
+    mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+    container_tree(tmp_path, "user.slice", mount, "0::/user.slice\n", {"memory.current": "5000", "memory.stat": ""})
+    use = CgroupUse(42, CONTAINER, tmp_path)
+    use.read()
+    assert not use.found and use.values == {}

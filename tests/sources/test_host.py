@@ -9,7 +9,7 @@ import pytest
 
 from pulsetrain.snapshot import Sample
 from pulsetrain.sources import Options, Source
-from pulsetrain.sources.host import CoreTimes, Host, open_sources, ratios
+from pulsetrain.sources.host import CoreTimes, HostSource, open_sources, ratios
 
 Read = Callable[[Source], list[Sample]]
 
@@ -47,7 +47,7 @@ def add_links(machine: Path, **bytes_received: int) -> None:
 
 
 def test_a_machine_shows_cpu_memory_and_network(read: Read) -> None:
-    source = Host()
+    source = HostSource()
     time.sleep(0.1)
     (sample,) = read(source)
     values = sample.values
@@ -63,7 +63,7 @@ def test_a_machine_shows_cpu_memory_and_network(read: Read) -> None:
 
 
 def test_work_shows_in_the_cpu_ratio(read: Read) -> None:
-    source = Host()
+    source = HostSource()
     started, cpu_started = time.monotonic(), time.process_time()
     while time.process_time() - cpu_started < 0.3:
         pass
@@ -76,7 +76,7 @@ def test_work_shows_in_the_cpu_ratio(read: Read) -> None:
 
 def test_shares_of_a_very_short_time_are_left_out_and_counted_later(read: Read) -> None:
     now = 0.0
-    source = Host(clock=lambda: now)
+    source = HostSource(clock=lambda: now)
     time.sleep(0.1)
     now = 0.01
     (sample,) = read(source)
@@ -112,7 +112,7 @@ def test_time_of_virtual_machines_is_not_counted_twice(machine: Path, read: Read
     now = 0.0
     # user nice system idle iowait irq softirq steal guest guest_nice, in ticks; user holds guest, nice holds guest_nice
     (machine / "proc/stat").write_text("cpu 0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n")
-    source = Host(machine / "sys", clock=lambda: now)
+    source = HostSource(machine / "sys", clock=lambda: now)
     now = 1.0
     (machine / "proc/stat").write_text("cpu 60 20 0 20 0 0 0 0 60 20\ncpu0 60 20 0 20 0 0 0 0 60 20\n")
     (sample,) = read(source)
@@ -123,7 +123,7 @@ def test_cores_that_come_or_go_start_anew(machine: Path, read: Read) -> None:
     now = 0.0
     one = "cpu0 {0} 0 0 {1} 0 0 0 0 0 0\n"
     (machine / "proc/stat").write_text("cpu 0 0 0 0 0 0 0 0 0 0\n" + one.format(0, 0))
-    source = Host(machine / "sys", clock=lambda: now)
+    source = HostSource(machine / "sys", clock=lambda: now)
     now = 1.0
     (machine / "proc/stat").write_text("cpu 0 0 0 0 0 0 0 0 0 0\n" + one.format(10, 90) * 2)
     (sample,) = read(source)
@@ -141,7 +141,7 @@ def test_disks_are_counted_once_without_partitions_and_what_lies_above_them(mach
         (machine / "sys/class/block" / name).mkdir(parents=True)
     for name in ("sda", "nvme0n1"):  # only hardware has this link
         (machine / "sys/class/block" / name / "device").mkdir()
-    (sample,) = read(Host(machine / "sys"))
+    (sample,) = read(HostSource(machine / "sys"))
     disks = {field: value for field, value in sample.values.items() if field.startswith("disk_")}
     assert disks == {
         "disk_read_bytes": 2200 * 512,
@@ -156,7 +156,7 @@ def test_disks_are_counted_once_without_partitions_and_what_lies_above_them(mach
 
 
 def test_a_machine_without_disks_shows_none(machine: Path, read: Read) -> None:
-    (sample,) = read(Host(machine / "sys"))
+    (sample,) = read(HostSource(machine / "sys"))
     assert not [field for field in sample.values if field.startswith("disk_")]
 
 
@@ -164,7 +164,7 @@ def test_a_server_counts_its_network_cards_and_not_bridges_and_bonds_over_them(m
     add_links(machine, lo=5, eno1=100, ib0=40, bond0=100, docker0=7, veth12ab=7, ifb0=100)
     for link in ("eno1", "ib0"):
         (machine / "sys/class/net" / link / "device").mkdir(parents=True)
-    (sample,) = read(Host(machine / "sys"))
+    (sample,) = read(HostSource(machine / "sys"))
     network = {field: value for field, value in sample.values.items() if field.startswith("network_")}
     assert network == {
         "network_received_bytes": 140,
@@ -177,13 +177,13 @@ def test_a_server_counts_its_network_cards_and_not_bridges_and_bonds_over_them(m
 def test_a_container_counts_its_link_beside_a_card_of_its_own(machine: Path, read: Read) -> None:
     add_links(machine, lo=5, eth0=10, net1=1000)
     (machine / "sys/class/net/net1/device").mkdir(parents=True)
-    (sample,) = read(Host(machine / "sys"))
+    (sample,) = read(HostSource(machine / "sys"))
     assert sample.values["network_device_received_bytes"] == {"eth0": 10, "net1": 1000}
 
 
 def test_a_container_without_cards_counts_all_but_loopback(machine: Path, read: Read) -> None:
     add_links(machine, lo=5, tap0=10)
-    (sample,) = read(Host(machine / "sys"))
+    (sample,) = read(HostSource(machine / "sys"))
     assert sample.values["network_device_received_bytes"] == {"tap0": 10}
 
 

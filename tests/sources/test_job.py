@@ -1,6 +1,7 @@
 """Real processes: a command does what the test tells it, and the test reads the job in between."""
 
 import ast
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import eventually
 
 from pulsetrain.snapshot import Sample, Value
 from pulsetrain.sources import Source
-from pulsetrain.sources.job import MOST_LINES, Job, LinuxReader, PsutilReader, Reader, Stat
+from pulsetrain.sources.job import MOST_LINES, Job
+from pulsetrain.sources.process_reader import LinuxProcessReader, ProcessReader, ProcessStat, PsutilProcessReader
 
 Read = Callable[[Source], list[Sample]]
 
@@ -45,14 +48,23 @@ for line in sys.stdin:
 class Command:
     """The watched command, and what the job makes of it."""
 
-    def __init__(self, read: Read, reader: Reader) -> None:
+    def __init__(
+        self,
+        read: Read,
+        reader: ProcessReader,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        before: str = "pass",
+        from_now: bool = False,
+    ) -> None:
+        """A command that has done something `before` it is watched."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", COMMAND, "--epochs", "3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._read = read
         self.pid = self._process.pid
-        self.job = Job(reader)
-        self.do("pass")
+        self.job = Job(reader, clock, from_now=from_now)
+        self.do(before)
         self.job.watch(self.pid)
 
     def do(self, code: str) -> int | None:
@@ -72,36 +84,43 @@ class Command:
         return {line.subject.labels["pid"]: line for line in self._read(self.job)[1:]}
 
     def kill(self) -> None:
-        for stream in (self._process.stdin, self._process.stdout):
-            assert stream
-            stream.close()
+        # Its children first, while it still keeps them together: some end by themselves as soon as it does.
         if self._process.poll() is None:
             for child in psutil.Process(self.pid).children(recursive=True):
-                child.kill()
-            self._process.kill()
-            self._process.wait()
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
+        self._process.kill()
+        self._process.communicate()
 
 
 def numbers(values: dict[str, Value]) -> dict[str, float]:
     return {field: value for field, value in values.items() if isinstance(value, int | float)}
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-READERS = [LinuxReader, PsutilReader] if sys.platform == "linux" else [PsutilReader]
+READERS = [LinuxProcessReader, PsutilProcessReader] if sys.platform == "linux" else [PsutilProcessReader]
 linux_only = pytest.mark.skipif(
     sys.platform != "linux", reason="Linux alone counts what children leave to their parents"
 )
 
 
+class Held:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Held:
+    return Held()
+
+
 @pytest.fixture(params=READERS)
-def command(request: pytest.FixtureRequest, read: Read) -> Iterator[Command]:
-    command = Command(read, request.param())
+def command(request: pytest.FixtureRequest, read: Read, clock: Held) -> Iterator[Command]:
+    command = Command(read, request.param(), clock)
     yield command
     command.kill()
 
@@ -130,7 +149,7 @@ def test_processes_that_are_not_of_the_command_are_not_counted(command: Command)
 def test_workers_of_multiprocessing_are_counted(command: Command) -> None:
     command.do(
         "context = multiprocessing.get_context('spawn')\n"
-        "workers = [context.Process(target=time.sleep, args=(30,), daemon=True) for _ in range(3)]\n"
+        "workers = [context.Process(target=time.sleep, args=(3600,), daemon=True) for _ in range(3)]\n"
         "for worker in workers: worker.start()"
     )
     tracker = 1 if sys.platform != "win32" else 0  # spawn has a process of its own that tracks resources
@@ -153,35 +172,66 @@ def test_the_subject_of_a_process_is_made_once(command: Command) -> None:
     assert command.processes()[command.pid].subject is command.processes()[command.pid].subject
 
 
+def test_a_process_says_when_it_started(command: Command) -> None:
+    started = command.processes()[command.pid].values["start_time_seconds"]
+    assert started == pytest.approx(psutil.Process(command.pid).create_time(), abs=1.5)
+
+
 def test_threads_are_counted(command: Command) -> None:
     before = command.values()["job_threads"]
-    command.do("for _ in range(5): threading.Thread(target=time.sleep, args=(30,), daemon=True).start()")
+    command.do("for _ in range(5): threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()")
     assert command.values()["job_threads"] == before + 5
     assert command.processes()[command.pid].values["threads"] == before + 5
 
 
-def test_cores_are_those_kept_busy_since_the_last_reading(command: Command) -> None:
+def test_cores_are_those_kept_busy_since_the_last_reading(command: Command, clock: Held) -> None:
     first = command.values()
     assert "job_cpu_cores" not in first  # nothing to compare with
-    started = time.monotonic()
+    clock.now += 2
     child = command.do("child = busy(0.4); result = child.pid")
     line = command.processes()[child]
-    seconds = time.monotonic() - started
-    cores = line.values["cpu_cores"]
-    assert isinstance(cores, float)
-    assert 0.2 < cores * seconds < 1.0
-    time.sleep(0.1)
-    assert command.processes()[child].values["cpu_cores"] == 0.0
+    cores, used = line.values["cpu_cores"], line.values["cpu_seconds"]
+    assert isinstance(cores, float) and isinstance(used, float)
+    assert used >= 0.39
+    assert cores == pytest.approx(used / 2, abs=1e-3)
+
+    def rests() -> bool:
+        clock.now += 2
+        return command.processes()[child].values["cpu_cores"] == 0.0
+
+    assert eventually(rests)
 
 
-def test_cores_of_a_very_short_time_are_left_out(command: Command) -> None:
-    for _ in range(100):
-        started = time.monotonic()
-        command.values()
-        second = command.values()
-        if time.monotonic() - started < 0.05:
-            break
-    assert "job_cpu_cores" not in second
+def test_cores_of_a_very_short_time_are_left_out(command: Command, clock: Held) -> None:
+    command.values()
+    clock.now += 0.02
+    assert "job_cpu_cores" not in command.values()
+    clock.now += 1
+    assert "job_cpu_cores" in command.values()
+
+
+@pytest.fixture(params=READERS)
+def late(request: pytest.FixtureRequest, read: Read, tmp_path: Path) -> Iterator[Command]:
+    """A process that is watched from its middle, as `attach` does: it and a child of it have been busy."""
+    write = f"file = open({str(tmp_path / 'data')!r}, 'wb', buffering=0); file.write(bytes(8 << 20))"
+    before = f"{write}; os.fsync(file.fileno()); child = busy(0.4)\nwhile time.process_time() < 0.4: pass"
+    command = Command(read, request.param(), before=before, from_now=True)
+    yield command
+    command.kill()
+
+
+def test_of_a_process_that_ran_before_only_what_it_uses_from_now_on_is_counted(late: Command) -> None:
+    first = late.values()
+    assert first["job_cpu_seconds"] == first.get("job_written_bytes", 0) == 0
+    late.do("until = time.process_time() + 0.3\nwhile time.process_time() < until: pass")
+    assert 0.25 <= late.values()["job_cpu_seconds"] < 0.6
+
+
+@linux_only
+def test_a_child_that_was_there_before_is_not_counted_when_its_parent_waits_for_it(late: Command) -> None:
+    late.values()
+    late.do("end(child)")
+    assert late.values()["job_cpu_seconds"] < 0.3
 
 
 @linux_only
@@ -199,7 +249,7 @@ def test_cpu_time_is_counted_once_while_a_child_lives_is_a_zombie_and_is_waited_
     assert child
     living = command.values()["job_cpu_seconds"]
     command.do("child.stdin.close()")
-    wait_until(lambda: psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    assert eventually(lambda: psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
     as_zombie = command.values()
     assert as_zombie["job_processes"] == 1
     assert child not in command.processes()
@@ -210,12 +260,12 @@ def test_cpu_time_is_counted_once_while_a_child_lives_is_a_zombie_and_is_waited_
 
 @linux_only
 def test_cpu_time_is_counted_once_when_a_child_ends_while_we_read(read: Read) -> None:
-    class Ending(LinuxReader):
+    class Ending(LinuxProcessReader):
         """Lets the child end after its parent has been read, and before it is read itself."""
 
         child: int | None = None
 
-        def stat(self, pid: int) -> Stat | None:
+        def stat(self, pid: int) -> ProcessStat | None:
             if pid == self.child:
                 self.child = None
                 parent.do("end(child)")
@@ -235,19 +285,19 @@ def test_cpu_time_is_counted_once_when_a_child_ends_while_we_read(read: Read) ->
 
 @linux_only
 def test_a_daemon_stays_with_the_job_and_its_cpu_time_is_kept_when_it_ends(command: Command) -> None:
-    burner = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(30)"
+    burner = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(3600)"
     code = f"subprocess.Popen([sys.executable, '-c', {burner!r}])"
     middle = command.do(f"middle = start({code!r}); result = middle.pid")
     assert middle
     (daemon,) = psutil.Process(middle).children()
     assert command.values()["job_processes"] == 3
     command.do("end(middle)")
-    wait_until(lambda: sum(daemon.cpu_times()[:2]) >= 0.4)
+    assert eventually(lambda: sum(daemon.cpu_times()[:2]) >= 0.4)
     with_daemon = command.values()
     assert with_daemon["job_processes"] == 2
     assert with_daemon["job_cpu_seconds"] >= 0.4
     daemon.kill()
-    wait_until(lambda: not psutil.pid_exists(daemon.pid))
+    assert eventually(lambda: not psutil.pid_exists(daemon.pid))
     without = command.values()
     assert without["job_processes"] == 1
     assert without["job_cpu_seconds"] >= with_daemon["job_cpu_seconds"]
@@ -281,7 +331,7 @@ def test_what_a_child_writes_is_counted_once_and_kept_when_it_ends(command: Comm
 
 @linux_only
 def test_the_busiest_processes_have_the_lines_when_there_are_many(command: Command) -> None:
-    command.do(f"children = [subprocess.Popen(['sleep', '60']) for _ in range({MOST_LINES + 10})]")
+    command.do(f"children = [subprocess.Popen(['sleep', '3600']) for _ in range({MOST_LINES + 10})]")
     assert command.values()["job_processes"] == MOST_LINES + 11
     child = command.do("child = busy(0.2); result = child.pid")
     lines = command.processes()
@@ -290,12 +340,12 @@ def test_the_busiest_processes_have_the_lines_when_there_are_many(command: Comma
 
 
 def test_another_process_that_got_the_pid_of_a_child_is_not_taken_for_it(read: Read) -> None:
-    class Reused(PsutilReader):
+    class Reused(PsutilProcessReader):
         """Says that a process of someone else has the pid by now."""
 
         pid: int | None = None
 
-        def stat(self, pid: int) -> Stat | None:
+        def stat(self, pid: int) -> ProcessStat | None:
             stat = super().stat(pid)
             return stat._replace(started=stat.started + 1, parent_pid=1) if stat and pid == self.pid else stat
 
@@ -318,7 +368,7 @@ def start_with_pid(pid: int) -> subprocess.Popen[bytes]:
             last_pid.write_text(str(pid - 1))
         except (FileNotFoundError, PermissionError):
             break
-        process = subprocess.Popen(["sleep", "60"])
+        process = subprocess.Popen(["sleep", "3600"])
         if process.pid == pid:
             return process
         process.kill()

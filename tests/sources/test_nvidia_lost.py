@@ -5,12 +5,13 @@ Times are those of the scenario: a lost board is looked for again after 1 s, and
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tests.nvml.scenario import Scenario
+from tests.nvml.scenario import Scenario, constant
 
 from pulsetrain.catalog import CORE_GPU_FIELDS
 
@@ -68,7 +69,7 @@ def test_the_slower_sources_leave_a_lost_gpu_out_and_take_it_up_again(nvidia: Nv
         names = "nvidia", "nvidia_activity", "nvidia_health", "nvidia_links", "nvidia_processes"
         sources = [*map(opened().get, names)]
         rounds = []
-        for second in (0, 0.9, 2.2, 2.2):
+        for second in (0, 0.9, 2.2, 2.3):
             until(second)
             rounds.append([read(source) for source in sources])
         answer = [*zip(*rounds)]
@@ -163,15 +164,46 @@ def test_all_gpus_lost_before_we_start_are_watched_for_all_the_same(nvidia: Nvid
     assert told(readings) == [("gpu_lost", 0), ("gpu_lost", 1), ("gpu_back", 0), ("gpu_back", 1)]
 
 
+def test_the_xid_by_which_a_gpu_is_lost_remains_in_its_lines(nvidia: Nvidia) -> None:
+    readings = nvidia(Scenario().gpus(2, "H100").lost(1, 0.5).xid(1, 79, 0.5), WATCH % 1.2)
+    assert {*told(readings)} == {("gpu_lost", 1), ("xid", 1)}
+    lost = [line for line in lines_of(readings, 1) if not line["up"]]
+    assert [(line["xid_errors"], line["xid_code_errors"]) for line in lost] == [(1, {"79": 1})] * len(lost)
+    assert lost
+
+
 def test_an_xid_of_one_gpu_is_told_while_another_is_lost(nvidia: Nvidia) -> None:
     readings = nvidia(Scenario().gpus(2, "H100").xid(0, 79, 0.6).lost(0, 0.7).xid(1, 31, 1.2), WATCH % 1.6)
     assert told(readings) == [("xid", 0), ("gpu_lost", 0), ("xid", 1)]
     assert readings[-1]["lines"][1]["xid_errors"] == 1
 
 
+LOSE = """
+import json, pathlib, sys, time
+
+runs, lost = map(pathlib.Path, sys.argv[1:])
+
+def recorded(up):
+    while True:
+        texts = [file.read_text() for file in runs.glob("*/*/gpu_metrics_*.jsonl")]
+        lines = [json.loads(line) for text in texts for line in text.split("\\n")[:-1]]
+        if [line["up"] for line in lines if line["gpu_index"] == 1][-1:] == [up]:
+            return
+        time.sleep(0.1)
+
+recorded(1)
+lost.touch()
+recorded(0)
+lost.unlink()
+recorded(1)
+"""
+"""A command that takes a GPU away once it was recorded, and gives it back once that was."""
+
+
 def test_a_run_records_a_gpu_that_is_lost_and_comes_back(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
-    command = ("run", "--interval", "0.5", "--dir", str(tmp_path / "runs"), "--", "sleep", "5")
-    result = pulsetrain(Scenario().gpus(2, "H100").lost(1, 1.2, 2.4), *command)
+    runs, away = tmp_path / "runs", tmp_path / "away"
+    command = ("run", "--interval", "0.5", "--dir", str(runs), "--", sys.executable, "-c", LOSE, str(runs), str(away))
+    result = pulsetrain(Scenario().gpus(2, "H100").lost_while(1, away), *command)
     assert result.returncode == 0
     assert result.stderr.count("GPU 1 (NVIDIA H100 80GB HBM3) is lost") == 1
     (file,) = (tmp_path / "runs").glob("*/*/gpu_metrics_*.jsonl")
@@ -187,6 +219,24 @@ def test_a_run_records_a_gpu_that_is_lost_and_comes_back(pulsetrain: Pulsetrain,
     events = [json.loads(line) for line in (file.parent / "events.jsonl").read_text().splitlines()]
     about_gpus = [(event["kind"], event["gpu_index"], event["uuid"]) for event in events if "gpu_index" in event]
     assert about_gpus == [("gpu_lost", 1, lost[0]["uuid"]), ("gpu_back", 1, lost[0]["uuid"])]
+
+
+def test_a_gpu_lost_at_the_start_of_a_run_is_one_row_and_its_energy_lies_within_the_bound(
+    pulsetrain: Pulsetrain, tmp_path: Path
+) -> None:
+    watts = 400.0
+    scenario = Scenario().gpus(1, "H100").lost(0, 0, 2).curve("power", 0, constant(watts))
+    command = "until grep -q '\"up\":1' runs/*/*/gpu_metrics_*.jsonl; do sleep 0.2; done 2>/dev/null; sleep 1"
+    assert pulsetrain(scenario, "run", "--dir", "runs", "-q", "--", "sh", "-c", command).returncode == 0
+    (about,) = tmp_path.glob("runs/*/run.json")
+    (host,) = json.loads(about.read_text())["hosts"].values()
+    assert [(gpu["gpu_index"], gpu["uuid"][:4]) for gpu in host["gpus"]] == [(0, "GPU-")]
+    report = json.loads(pulsetrain(scenario, "report", "last", "--dir", "runs", "--json").stdout)
+    (row,) = report["summary"]["gpus"]
+    assert row["name"] == "NVIDIA H100 80GB HBM3" and row["lost_samples"] > 0
+    (device,) = (device for device in report["energy"]["devices"] if device["device"] == "gpu")
+    told, truth = device["total"], watts * report["summary"]["seconds"]
+    assert abs(told["joules"] - truth) <= told["error_joules"]
 
 
 def test_a_sample_shows_a_lost_gpu_beside_the_others(pulsetrain: Pulsetrain) -> None:

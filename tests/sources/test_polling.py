@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import PATIENCE_SECONDS, eventually
 
-from pulsetrain.sources.polling import MOST_SECONDS, STRATUM_SECONDS, Integral, Poller, Sensor
+from pulsetrain.errors import PulsetrainError
+from pulsetrain.sources.polling import MOST_SECONDS, STRATUM_SECONDS, EnergyIntegral, PowerPoller, PowerSensor
 
-TRUTHFUL = Sensor(update_seconds=0.1, window_seconds=0.1)
+TRUTHFUL = PowerSensor(update_seconds=0.1, window_seconds=0.1)
 LIMIT_WATTS = 700.0
 
 Watts = Callable[[float], float]
@@ -34,8 +36,8 @@ def moments(seconds: float, seed: int) -> list[float]:
     return [(n + rng.random()) * STRATUM_SECONDS for n in range(int(seconds / STRATUM_SECONDS))]
 
 
-def added_up(watts: Watts, times: list[float], sensor: Sensor = TRUTHFUL) -> dict[str, Any]:
-    integral = Integral(sensor, LIMIT_WATTS)
+def added_up(watts: Watts, times: list[float], sensor: PowerSensor = TRUTHFUL) -> dict[str, Any]:
+    integral = EnergyIntegral(sensor, LIMIT_WATTS)
     for t in times:
         integral.add(t, watts(t))
     return integral.values(times[-1])
@@ -69,7 +71,7 @@ def test_power_that_never_changes_is_counted_exactly_though_every_value_repeats(
 
 
 def test_the_time_since_the_last_look_is_counted_too_and_the_sum_never_falls() -> None:
-    integral = Integral(TRUTHFUL, LIMIT_WATTS)
+    integral = EnergyIntegral(TRUTHFUL, LIMIT_WATTS)
     integral.add(0.0, 400.0)
     assert integral.values(0.1)["polled_energy_joules"] == pytest.approx(40)
     integral.add(0.1, 0.0)  # it had gone down in between
@@ -81,7 +83,7 @@ def test_the_time_since_the_last_look_is_counted_too_and_the_sum_never_falls() -
 
 
 def test_a_look_that_fails_leaves_a_gap_in_which_nothing_is_counted() -> None:
-    integral = Integral(TRUTHFUL, LIMIT_WATTS)
+    integral = EnergyIntegral(TRUTHFUL, LIMIT_WATTS)
     for t, watts in ((0.0, 100.0), (0.1, 100.0), (0.2, None), (0.3, None), (0.4, 100.0), (0.5, 100.0)):
         integral.add(t, watts)
     values = integral.values(0.5)
@@ -96,21 +98,21 @@ def test_two_looks_that_are_far_apart_leave_a_gap() -> None:
 
 
 def test_what_a_slow_sensor_does_not_see_may_have_been_anything() -> None:
-    quarter = Sensor(update_seconds=0.1, window_seconds=0.025)
+    quarter = PowerSensor(update_seconds=0.1, window_seconds=0.025)
     values = added_up(lambda _: 400.0, [n / 10 for n in range(101)], quarter)
     assert values["polled_energy_joules"] == pytest.approx(4000)
     assert values["polled_energy_unseen_joules"] == pytest.approx(0.75 * 4000)
 
 
 def test_a_quick_sensor_errs_only_where_power_changes() -> None:
-    half = Sensor(update_seconds=0.02, window_seconds=0.01)
+    half = PowerSensor(update_seconds=0.02, window_seconds=0.01)
     assert added_up(lambda _: 400.0, [0.0, 0.1, 0.2], half)["polled_energy_unseen_joules"] == 0
     changing = added_up(square(100, 400, 0.2, 0), [0.0, 0.1, 0.2], half)
     assert changing["polled_energy_unseen_joules"] == pytest.approx(2 * 300 * 0.01)
 
 
 def test_without_a_power_limit_nobody_can_say_how_far_it_is_off() -> None:
-    integral = Integral(TRUTHFUL, None)
+    integral = EnergyIntegral(TRUTHFUL, None)
     integral.add(0.0, 100.0)
     assert "polled_energy_unseen_joules" not in integral.values(0.0)
     assert "polled_energy_edge_joules" not in integral.values(0.0)
@@ -126,12 +128,41 @@ def test_the_poller_looks_until_there_is_nothing_more_to_look_at_and_can_start_a
         done.set()
         return False
 
-    poller = Poller("test", look)
+    poller = PowerPoller("test", look)
     for _ in range(2):
         poller.start()
-        assert done.wait(5)
+        assert done.wait(PATIENCE_SECONDS)
         done.clear()
         assert poller._thread is not None
-        poller._thread.join(5)
+        poller._thread.join()
     poller.close()
     assert next(looks) == 11
+
+
+def test_a_look_that_fails_is_a_reason_to_be_down_until_one_goes_well() -> None:
+    failing, well = threading.Event(), threading.Event()
+    broken = True
+
+    def look() -> bool:
+        if broken:
+            failing.set()
+            raise OSError("the sensor is gone")
+        well.set()
+        return True
+
+    poller = PowerPoller("test", look)
+    poller.start()
+    assert failing.wait(PATIENCE_SECONDS)
+    assert eventually(lambda: reason(poller) == "power cannot be polled: OSError: the sensor is gone")
+    broken = False
+    assert well.wait(PATIENCE_SECONDS)
+    assert eventually(lambda: reason(poller) == "")
+    poller.close()
+
+
+def reason(poller: PowerPoller) -> str:
+    try:
+        poller.start()
+    except PulsetrainError as error:
+        return error.message
+    return ""

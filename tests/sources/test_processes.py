@@ -1,15 +1,16 @@
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import eventually
 
-from pulsetrain.sources.processes import COMMAND_LENGTH, HIDDEN, OUTSIDE, Directory, container, shortened
+from pulsetrain.sources.processes import COMMAND_LENGTH, HIDDEN, OUTSIDE, ProcessDirectory, container, shortened
 
 ID = "3f9c0a1b2c3d" + "45" * 26
 OTHER = "aaaabbbbcccc" + "67" * 26
@@ -46,7 +47,7 @@ def container_proc(tmp_path: Path) -> Path:
 
 
 def test_a_process_is_described_by_user_command_and_parent(host_proc: Path, child: subprocess.Popen[bytes]) -> None:
-    who = Directory(host_proc).describe(child.pid)
+    who = ProcessDirectory(host_proc).describe(child.pid)
     assert who.user == psutil.Process().username()
     assert who.command.startswith(Path(sys.executable).name + " -c import sys;")
     assert who.command.endswith("--lr 0.1")
@@ -56,22 +57,20 @@ def test_a_process_is_described_by_user_command_and_parent(host_proc: Path, chil
 def test_an_ended_pid_is_said_to_be_so(host_proc: Path, child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
-    assert Directory(host_proc).describe(child.pid) == HIDDEN
+    assert ProcessDirectory(host_proc).describe(child.pid) == HIDDEN
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no zombies")
 def test_a_zombie_keeps_its_name(host_proc: Path, child: subprocess.Popen[bytes]) -> None:
     child.kill()
-    deadline = time.monotonic() + 30
-    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE and time.monotonic() < deadline:
-        time.sleep(0.01)
-    who = Directory(host_proc).describe(child.pid)
+    assert eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE)
+    who = ProcessDirectory(host_proc).describe(child.pid)
     assert who.command == f"[{psutil.Process(child.pid).name()}]"
     assert who.parent_pid == os.getpid()
 
 
 def test_a_pid_that_a_container_cannot_see_is_outside_of_it(container_proc: Path) -> None:
-    assert Directory(container_proc).describe(4_000_000) == OUTSIDE
+    assert ProcessDirectory(container_proc).describe(4_000_000) == OUTSIDE
 
 
 def test_a_host_pid_that_equals_a_local_one_by_chance_is_not_taken_for_it(
@@ -81,7 +80,7 @@ def test_a_host_pid_that_equals_a_local_one_by_chance_is_not_taken_for_it(
     files.mkdir(parents=True)
     (files / "0").symlink_to("/dev/pts/0")
     (files / "1").symlink_to("/data/nvidia/log.txt")
-    assert Directory(container_proc).describe(child.pid) == OUTSIDE
+    assert ProcessDirectory(container_proc).describe(child.pid) == OUTSIDE
 
 
 @pytest.mark.parametrize("device", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dri/renderD128"])
@@ -92,31 +91,33 @@ def test_a_local_pid_in_a_container_is_believed_when_it_holds_a_gpu(
     files.mkdir(parents=True)
     (files / "0").symlink_to("/dev/pts/0")
     (files / "7").symlink_to(device)
-    assert Directory(container_proc).describe(child.pid).parent_pid == os.getpid()
+    assert ProcessDirectory(container_proc).describe(child.pid).parent_pid == os.getpid()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pid namespaces are Linux's")
-def test_a_real_pid_namespace_is_recognised() -> None:
+def test_a_real_pid_namespace_is_recognized() -> None:
     unshare = ["unshare", "--pid", "--fork", "--mount-proc"]
     if not shutil.which("unshare") or subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("needs the right to make a pid namespace")
-    script = "import os; from pulsetrain.sources import processes; print(processes.Directory().describe(os.getpid()))"
+    script = (
+        "import os; from pulsetrain.sources import processes; print(processes.ProcessDirectory().describe(os.getpid()))"
+    )
     done = subprocess.run([*unshare, sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(OUTSIDE)
 
 
 def test_a_process_of_our_own_needs_no_gpu_to_be_believed(container_proc: Path, child: subprocess.Popen[bytes]) -> None:
-    assert Directory(container_proc).who(child.pid, started=1.0).parent_pid == os.getpid()
+    assert ProcessDirectory(container_proc).who(child.pid, started=1.0).parent_pid == os.getpid()
 
 
 def test_the_container_of_a_process_is_found(host_proc: Path, child: subprocess.Popen[bytes]) -> None:
     (host_proc / str(child.pid)).mkdir()
     (host_proc / str(child.pid) / "cgroup").write_text(f"0::/system.slice/docker-{ID}.scope\n")
-    assert Directory(host_proc).describe(child.pid).container == "docker:3f9c0a1b2c3d"
+    assert ProcessDirectory(host_proc).describe(child.pid).container == "docker:3f9c0a1b2c3d"
 
 
 def test_another_process_with_a_known_pid_is_described_anew(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
-    directory = Directory(tmp_path)
+    directory = ProcessDirectory(tmp_path)
     (tmp_path / str(child.pid)).mkdir()
     (tmp_path / str(child.pid) / "cgroup").write_text(f"0::/docker/{ID}\n")
     assert directory.who(child.pid, started=100.0).container == "docker:3f9c0a1b2c3d"
@@ -128,8 +129,8 @@ def test_another_process_with_a_known_pid_is_described_anew(tmp_path: Path, chil
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no exec")
 def test_a_process_that_became_another_program_is_described_anew_after_a_while() -> None:
     now = 0.0
-    directory = Directory(clock=lambda: now)
-    command = ["sh", "-c", "echo; read _; exec sleep 10"]
+    directory = ProcessDirectory(clock=lambda: now)
+    command = ["sh", "-c", "echo; read _; exec sleep 3600"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin
         assert process.stdout
@@ -137,13 +138,11 @@ def test_a_process_that_became_another_program_is_described_anew_after_a_while()
         assert directory.who(process.pid, started=1.0).command == " ".join(command)
         process.stdin.write(b"\n")
         process.stdin.flush()
-        deadline = time.monotonic() + 30
-        while psutil.Process(process.pid).name() != "sleep" and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: psutil.Process(process.pid).name() == "sleep")
         now = 29.0
         assert directory.who(process.pid, started=1.0).command == " ".join(command)
         now = 31.0
-        assert directory.who(process.pid, started=1.0).command == "sleep 10"
+        assert directory.who(process.pid, started=1.0).command == "sleep 3600"
         process.kill()
 
 
@@ -207,3 +206,20 @@ def test_a_long_command_is_cut() -> None:
     text = shortened(["python", *("--option=value" for _ in range(20))])
     assert len(text) == COMMAND_LENGTH
     assert text.endswith("…")
+
+
+def test_a_command_line_in_another_encoding_can_be_stored_and_shown(host_proc: Path) -> None:
+    command = [b"sh", b"-c", b"echo; sleep 60; : \xe9t\xe9 \x1b[2J"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as child:
+        try:
+            assert child.stdout
+            child.stdout.readline()  # it is its own program from here on
+            who = ProcessDirectory(host_proc).who(child.pid, 0.0)
+        finally:
+            os.killpg(child.pid, signal.SIGKILL)
+    assert who.command == "sh -c echo; sleep 60; : \ufffdt\ufffd \ufffd[2J"
+    who.command.encode()
+
+
+def test_a_secret_in_a_command_line_is_covered() -> None:
+    assert shortened(["/usr/bin/python3", "train.py", "--api-key", "abc"]) == "python3 train.py --api-key ***"

@@ -192,7 +192,10 @@ def test_counters_that_only_root_may_read_say_how_to_change_that(tree: Tree) -> 
         sys = shutil.copytree(tree("xeon-2-socket"), Path(folder, "sys"), symlinks=True)
         sys.parent.chmod(0o755)  # unlike pytest's own folders, which nobody else may enter
         (sys / "class/powercap/intel-rapl:0/energy_uj").chmod(0)
-        with not_root(), pytest.raises(Unavailable, match="may not be read: Permission denied") as error:
+        with (
+            not_root(),
+            pytest.raises(Unavailable, match="no permission to read RAPL counters: Permission denied") as error,
+        ):
             Rapl(sys)
     assert error.value.hint
     assert "sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj" in error.value.hint

@@ -3,15 +3,15 @@
 import pytest
 
 from pulsetrain.errors import UsageError
-from pulsetrain.sources.selection import Device, named, select
+from pulsetrain.sources.selection import SelectableGpu, named, select
 
 A100 = "NVIDIA A100-SXM4-80GB"
 SERVER = [
-    Device(0, "GPU-3d9c1724-11e2-4b8f-ab0d-549b6f03675a", A100),
-    Device(1, "GPU-3d9f0000-94a1-4d1c-8a05-20ab3c6f91de", A100, ("MIG-41b7c3a0-0c1b", "MIG-41b7ffff-9d2f")),
-    Device(2, "GPU-f29d0da9-953f-48f1-a09f-76b5a170b338", A100),
+    SelectableGpu(0, "GPU-3d9c1724-11e2-4b8f-ab0d-549b6f03675a", A100),
+    SelectableGpu(1, "GPU-3d9f0000-94a1-4d1c-8a05-20ab3c6f91de", A100, ("MIG-41b7c3a0-0c1b", "MIG-41b7ffff-9d2f")),
+    SelectableGpu(2, "GPU-f29d0da9-953f-48f1-a09f-76b5a170b338", A100),
 ]
-MIXED = [Device(0, "GPU-aaaa", "NVIDIA T4"), Device(1, "GPU-bbbb", A100)]
+MIXED = [SelectableGpu(0, "GPU-aaaa", "NVIDIA T4"), SelectableGpu(1, "GPU-bbbb", A100)]
 
 
 def test_everything_is_watched_when_nobody_says_otherwise() -> None:
@@ -87,7 +87,7 @@ def test_a_choice_by_variable_comes_with_a_note() -> None:
         "watching the GPUs of CUDA_VISIBLE_DEVICES=0; --gpus all for all"
     )
     assert select(SERVER, None, {"CUDA_VISIBLE_DEVICES": ""}).note == (
-        "no GPU is left by CUDA_VISIBLE_DEVICES=; --gpus all for all"
+        "no GPU left by CUDA_VISIBLE_DEVICES=; --gpus all for all"
     )
 
 

@@ -238,7 +238,7 @@ def test_training_is_interrupted_by_validation_and_by_checkpoints() -> None:
     assert mean(readings, "utilization_percent", 310, 320) > 90
 
 
-def test_utilisation_dips_when_the_loader_is_late_and_power_with_it() -> None:
+def test_utilization_dips_when_the_loader_is_late_and_power_with_it() -> None:
     training = [samples[0] for samples in record("H100", 49)][5:]
     dips = [sample for sample in training if number(sample, "utilization_percent") < 95]
     steady = [sample for sample in training if number(sample, "utilization_percent") >= 99]

@@ -1,11 +1,12 @@
-"""Where samples come from, one file each. A new source is one new file and one line in `SOURCES`."""
+"""Where samples come from, one file each. A new source is one new file and one line in `SOURCES`.
 
-from collections.abc import Iterable, Mapping
+`opening.py` opens them.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Protocol
 
-from pulsetrain.errors import Unavailable, UsageError
 from pulsetrain.snapshot import Event, Sample
 
 
@@ -44,52 +45,15 @@ SOURCES: dict[str, str] = {
     "amd": "AMD GPUs, from sysfs",
     "simulated": "simulated GPUs",
     "host": "CPU, memory, disks, network, container limits",
+    "file_systems": "room on disks",
     "rapl": "CPU and memory energy",
 }
 """Module below this package, and what it sees. Each has `open_sources(options)`, which raises `Unavailable`."""
 
 GPU_SOURCES = ("nvidia", "nvidia_smi", "amd", "simulated")
 
+PROCESS_SOURCES = frozenset({"nvidia_processes"})
+"""Those that list the processes on GPUs, whoever started them. Where none is up, it is not known who is on them."""
 
-@dataclass(frozen=True)
-class Opened:
-    """What works here, and why the rest does not."""
-
-    sources: tuple[Source, ...]
-    unavailable: dict[str, Unavailable]
-
-    def close(self) -> None:
-        """For those who do not use them after all."""
-        for source in self.sources:
-            source.close()
-
-
-def open_sources(options: Options) -> Opened:
-    """Open every source that works on this machine."""
-    sources: list[Source] = []
-    unavailable: dict[str, Unavailable] = {}
-    refused: list[UsageError] = []
-    for name in SOURCES:
-        try:
-            if reason := _not_wanted(name, options, unavailable):
-                raise Unavailable(reason)
-            sources += import_module(f"{__name__}.{name}").open_sources(options)
-        except Unavailable as error:
-            unavailable[name] = error
-        except UsageError as error:
-            refused.append(error)
-            unavailable[name] = Unavailable(error.message, hint=error.hint)
-    # With GPUs of two makers, --gpus may name those of one; it is wrong when nobody knows them.
-    if refused and all(name in unavailable for name in GPU_SOURCES):
-        raise refused[0]
-    return Opened(tuple(sources), unavailable)
-
-
-def _not_wanted(name: str, options: Options, unavailable: Mapping[str, Unavailable]) -> str | None:
-    if name == "simulated" and not options.simulate:
-        return "not asked for (--simulate 2xL4)"
-    if name in GPU_SOURCES and name != "simulated" and options.simulate:
-        return "the GPUs are simulated"
-    if name == "nvidia_smi" and "nvidia" not in unavailable:
-        return "not needed, NVML works"
-    return None
+STAND_INS = {"nvidia_smi": "nvidia"}
+"""Opened only when the other one cannot be: both see the same devices."""

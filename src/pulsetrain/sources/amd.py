@@ -11,7 +11,7 @@ from pathlib import Path
 from pulsetrain.errors import Unavailable
 from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import Options, Source, gpus, selection
-from pulsetrain.sources.polling import Integral, Poller, Sensor
+from pulsetrain.sources.polling import EnergyIntegral, PowerPoller, PowerSensor
 
 _NAMES = {
     "66a1": "AMD Instinct MI50/MI60",
@@ -58,7 +58,7 @@ _CONSTANT = {
 }
 """Fields that are read once."""
 
-SENSOR = Sensor(update_seconds=0.1, window_seconds=0.025)
+SENSOR = PowerSensor(update_seconds=0.1, window_seconds=0.025)
 """AMD does not say how its sensors work: as the least that others do."""
 
 Parse = Callable[[str], float]
@@ -87,7 +87,9 @@ class Amd:
         if wanted is None:
             chosen = _visible(all_gpus, environ, sys)
         else:
-            chosen = selection.select([selection.Device(gpu.index, gpu.uuid, gpu.name) for gpu in all_gpus], wanted)
+            chosen = selection.select(
+                [selection.SelectableGpu(gpu.index, gpu.uuid, gpu.name) for gpu in all_gpus], wanted
+            )
         if not chosen.indices:
             raise Unavailable(chosen.note)
         self.gpus = [gpu for gpu in all_gpus if gpu.index in chosen.indices]
@@ -127,7 +129,7 @@ class AmdPower:
     def __init__(self, amd: Amd) -> None:
         self._powers = [_Power(gpu) for gpu in amd.gpus if not _has_counter(gpu)]
         self._lock = threading.Lock()
-        self._poller = Poller("poll-amd", self._look)
+        self._poller = PowerPoller("poll-amd", self._look)
 
     @staticmethod
     def needed(amd: Amd) -> bool:
@@ -158,7 +160,7 @@ class _Power:
 
     def __init__(self, gpu: "_Gpu") -> None:
         self.gpu = gpu
-        self.energy: Integral | None = None
+        self.energy: EnergyIntegral | None = None
         """None until power could be read once."""
         self._file: tuple[Path, Parse] | None = None
 
@@ -169,7 +171,7 @@ class _Power:
             candidates = (*files["power_instant_watts"], *files["power_average_watts"])
             self._file = next((file for file in candidates if _read(*file) is not None), None)
             if self._file is not None and self.energy is None:
-                self.energy = Integral(SENSOR, _read(*files["power_limit_watts"][0]))
+                self.energy = EnergyIntegral(SENSOR, _read(*files["power_limit_watts"][0]))
                 self.look()
 
     def look(self) -> None:
@@ -366,7 +368,7 @@ def _visible(all_gpus: list[_Gpu], environ: Mapping[str, str], sys: Path) -> sel
     left = _rocm_order(all_gpus, sys)
     for variable in ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
         if (value := environ.get(variable)) is not None:
-            devices = [selection.Device(position, gpu.uuid, gpu.name) for position, gpu in enumerate(left)]
+            devices = [selection.SelectableGpu(position, gpu.uuid, gpu.name) for position, gpu in enumerate(left)]
             left = [left[position] for position in selection.named(devices, value.replace("GPU-", "AMD-"))]
             settings.append(f"{variable}={value}")
     if not settings:

@@ -1,16 +1,19 @@
 """The container around us: its limits and what it uses, from its cgroup (version 1, 2, or both at once)."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
+from pulsetrain.catalog import HOST
 from pulsetrain.errors import Unavailable
-from pulsetrain.snapshot import Sample, Subject, Value
+from pulsetrain.snapshot import Sample, Value
 from pulsetrain.sources import processes
 
 _NO_LIMIT = 1 << 60  # version 1 writes "no limit" as the most bytes that are whole pages
+_IO = ("io.stat", "blkio.throttle.io_service_bytes")
 _MARKERS = (".dockerenv", "run/.containerenv")
 
 
@@ -25,8 +28,8 @@ class Cgroup:
 
     def __init__(self, root: Path = Path("/"), environ: Mapping[str, str] = os.environ) -> None:
         try:
-            cgroups = (root / "proc/self/cgroup").read_text()
-            mounts = (root / "proc/self/mountinfo").read_text()
+            cgroups = (root / "proc/self/cgroup").read_text(errors="surrogateescape")
+            mounts = (root / "proc/self/mountinfo").read_text(errors="surrogateescape")
         except FileNotFoundError:
             raise Unavailable("this system has no cgroups") from None
         own = {controller: _folders(root, controller, cgroups, mounts) for controller in ("memory", "cpu", "cpuacct")}
@@ -39,8 +42,7 @@ class Cgroup:
             or processes.container(cgroups) is not None
         )
         if not limited and not in_container:
-            raise Unavailable("not in a container, and no cgroup limits us")
-        self._subject = Subject("host", "")
+            raise Unavailable("not in a container, and no cgroup limits apply")
 
     def read(self) -> Iterator[Sample]:
         values: dict[str, Value] = {}
@@ -50,7 +52,7 @@ class Cgroup:
         if self._cpu:
             values["container_cpu_seconds"], values["container_cpu_throttled_seconds"] = self._cpu.seconds()
             values["container_cpu_limit_cores"] = self._cpu.limit()
-        yield Sample(self._subject, {field: value for field, value in values.items() if value is not None})
+        yield Sample(HOST, {field: value for field, value in values.items() if value is not None})
 
     def close(self) -> None:
         pass
@@ -173,3 +175,77 @@ def _entry(table: str, key: str) -> int | None:
 
 def _text(file: Path) -> str:
     return file.read_bytes().decode().strip()
+
+
+class CgroupUse:
+    """What a container uses, from the cgroup of its first process. It is gone with the container: read it often.
+
+    The last values are kept. What the kernel does not tell, or not to us, is left out.
+    """
+
+    def __init__(self, pid: int, container: str, root: Path = Path("/")) -> None:
+        """OSError for a process that has ended. Nothing is read of one that is not in this container: the engine may be
+        on another machine, where the pid is somebody else's.
+        """
+        cgroups = (root / f"proc/{pid}/cgroup").read_text(errors="surrogateescape")
+        mounts = (root / "proc/self/mountinfo").read_text(errors="surrogateescape")
+        own = {}
+        for name in ("memory", "cpu", "cpuacct", "blkio"):
+            folders = _folders(root, name, cgroups, mounts)
+            if folders and container in str(folders[0]):
+                own[name] = folders[0]
+        self.found = bool(own)
+        self.values: dict[str, Value] = {}
+        self._memory = _memory(own["memory"]) if "memory" in own else None
+        self._cpu = _cpu(own["cpu"], [own["cpuacct"]] if "cpuacct" in own else []) if "cpu" in own else None
+        self._io = [own["blkio"] / name for name in _IO] if "blkio" in own else []
+        self._network = root / f"proc/{pid}/net/dev"
+        self._has_network = self.found and _has_own_network(root, pid)
+        self._memory_peak = 0
+
+    def read(self) -> None:
+        """Take the present values. A container that ends meanwhile leaves those before."""
+        with contextlib.suppress(OSError, ValueError):
+            if self._memory:
+                used = self._memory.used()
+                self._memory_peak = max(self._memory_peak, used)
+                self.values |= {"job_memory_bytes": used, "job_memory_peak_bytes": self._memory_peak}
+        with contextlib.suppress(OSError, ValueError):
+            if self._cpu and (seconds := self._cpu.seconds()[0]) is not None:
+                self.values["job_cpu_seconds"] = round(seconds, 3)
+        for file in self._io:
+            with contextlib.suppress(OSError, ValueError):
+                self.values |= _io_bytes(_text(file))
+        if self._has_network:
+            with contextlib.suppress(OSError, ValueError):
+                self.values |= _network_bytes(_text(self._network))
+
+
+def _has_own_network(root: Path, pid: int) -> bool:
+    """Whether what passes through its network is its own: not when it shares that of the host."""
+    try:
+        return (root / f"proc/{pid}/ns/net").readlink() != (root / "proc/self/ns/net").readlink()
+    except OSError:
+        return False
+
+
+def _io_bytes(text: str) -> dict[str, Value]:
+    """Read and written, of all devices: `8:0 rbytes=1 wbytes=2` or `8:0 Read 1`."""
+    return {"job_read_bytes": sum(_numbers("Read", text)), "job_written_bytes": sum(_numbers("Write", text))}
+
+
+def _numbers(kind: str, text: str) -> list[int]:
+    found = re.findall(rf"\b{kind[0].lower()}bytes=(\d+)|^\d+:\d+ {kind} (\d+)$", text, re.MULTILINE)
+    return [int(new or old) for new, old in found]
+
+
+def _network_bytes(text: str) -> dict[str, Value]:
+    """Received and sent, by all interfaces but the loopback."""
+    rows = [line.split(":", 1) for line in text.splitlines() if ":" in line]
+    counts = [fields.split() for name, fields in rows if name.strip() != "lo"]
+    if not counts:
+        return {}
+    return {
+        "job_network_received_bytes": sum(int(count[0]) for count in counts),
+        "job_network_sent_bytes": sum(int(count[8]) for count in counts),
+    }

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import psutil
 
+from pulsetrain.catalog import HOST
 from pulsetrain.errors import Unavailable
-from pulsetrain.snapshot import Sample, Subject, Value
+from pulsetrain.snapshot import Sample, Value
 from pulsetrain.sources import Options, Source
 from pulsetrain.sources.cgroup import Cgroup
 
@@ -24,7 +25,7 @@ _LINUX = platform == "linux"
 
 
 def open_sources(options: Options) -> list[Source]:
-    sources: list[Source] = [Host()]
+    sources: list[Source] = [HostSource()]
     with contextlib.suppress(Unavailable):  # a machine that is no container lacks nothing
         sources.append(Cgroup())
     return sources
@@ -39,7 +40,7 @@ class CoreTimes(NamedTuple):
     """Where the platform counts it; not part of `idle`."""
 
 
-class Host:
+class HostSource:
     """Works everywhere. What a platform does not have is left out: iowait outside Linux, load averages on Windows."""
 
     name = "host"
@@ -48,14 +49,13 @@ class Host:
     def __init__(self, sys: Path = Path("/sys"), clock: Callable[[], float] = time.monotonic) -> None:
         self._sys = sys
         self._clock = clock
-        self._subject = Subject("host", "")
         self._core_times, self._core_times_at = _core_times(), clock()
         self._swap: dict[str, Value] = {}
         self._swap_at = float("-inf")
         self._is_hardware = functools.lru_cache(maxsize=1024)(self._has_device)
 
     def read(self) -> Iterator[Sample]:
-        yield Sample(self._subject, {**self._cpu(), **self._memory(), **self._disks(), **self._network()})
+        yield Sample(HOST, {**self._cpu(), **self._memory(), **self._disks(), **self._network()})
 
     def close(self) -> None:
         pass

@@ -130,7 +130,9 @@ class NvidiaSmi:
         rows, faults = self._query()
         all_gpus = [_Gpu(*row.identity) for row in rows.values()]
         instances = self._instances() if "MIG-" in f"{wanted} {environ.get('CUDA_VISIBLE_DEVICES')}" else {}
-        devices = [selection.Device(gpu.index, gpu.uuid, gpu.name, instances.get(gpu.uuid, ())) for gpu in all_gpus]
+        devices = [
+            selection.SelectableGpu(gpu.index, gpu.uuid, gpu.name, instances.get(gpu.uuid, ())) for gpu in all_gpus
+        ]
         chosen = selection.select(devices, wanted, environ)
         if not chosen.indices:
             raise Unavailable(chosen.note or f"every GPU is lost: {next(iter(faults.values()))}")
@@ -138,7 +140,7 @@ class NvidiaSmi:
         self._news = [Event("gpus_selected", chosen.note)] if chosen.note else []
         for address, reason in faults.items():  # such a one has no UUID to write lines about
             message = f"the GPU at {address} is lost, and not watched: {reason}"
-            self._news.append(Event("gpu_lost", message, "error", {"pci_bus_id": address}))
+            self._news.append(Event("gpu_lost", message, "critical", {"pci_bus_id": address}))
 
     def read(self) -> Iterator[Sample | Event]:
         yield from self._news
@@ -230,7 +232,7 @@ class NvidiaSmi:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"nvidia-smi gave no answer in {self._timeout:g} s") from error
+            raise Unavailable(f"nvidia-smi did not respond within {self._timeout:g} s") from error
         except OSError as error:
             raise Unavailable(f"nvidia-smi would not start: {error.strerror} ({self._command})") from error
         # Which of the two carries the message about a lost GPU differs between drivers.

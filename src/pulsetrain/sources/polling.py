@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.snapshot import Value
+from pulsetrain.supervise import reason_of
 
 STRATUM_SECONDS = 0.025
 """One look falls into each stretch of this length."""
@@ -18,7 +20,7 @@ MOST_SECONDS = 0.5
 """Two looks further apart than this leave a gap between them."""
 
 
-class Sensor(NamedTuple):
+class PowerSensor(NamedTuple):
     """How a power sensor works: it renews what it shows now and then, with the mean over a window before."""
 
     update_seconds: float
@@ -46,17 +48,17 @@ class Sensor(NamedTuple):
         return self.window_seconds / 2 + self.update_seconds + 2 * STRATUM_SECONDS
 
 
-class Integral:
+class EnergyIntegral:
     """The energy of one device, and what is needed to tell how far it may be off."""
 
-    def __init__(self, sensor: Sensor, limit_watts: float | None) -> None:
+    def __init__(self, sensor: PowerSensor, limit_watts: float | None) -> None:
         """Without a power limit nobody can say what happened while the sensor did not look."""
         self._sensor = sensor
         self._limit_watts = limit_watts
         self._joules = self._variance = self._unseen = self._gap_seconds = 0.0
         self._at: float | None = None
         self._watts: float | None = None
-        self._told = 0.0
+        self._shown_joules = 0.0
 
     def add(self, now: float, watts: float | None) -> None:
         """Take in a look. One that failed is a gap: nothing is assumed about the time until the next good one."""
@@ -72,13 +74,13 @@ class Integral:
         self._at, self._watts = now, watts
 
     def values(self, now: float) -> dict[str, Value]:
-        """The catalogue's fields, at this moment: the power of the last look holds since then."""
+        """The catalog's fields, at this moment: the power of the last look holds since then."""
         joules = self._joules
         if self._at is not None and self._watts is not None:
             joules += self._watts * min(now - self._at, MOST_SECONDS)
-        self._told = max(self._told, joules)
+        self._shown_joules = max(self._shown_joules, joules)
         values: dict[str, Value] = {
-            "polled_energy_joules": round(self._told, 3),
+            "polled_energy_joules": round(self._shown_joules, 3),
             "polled_energy_variance_joules2": round(self._variance, 3),
             "polled_energy_gap_seconds": round(self._gap_seconds, 3),
         }
@@ -88,7 +90,7 @@ class Integral:
         return values
 
 
-class Poller:
+class PowerPoller:
     """The thread that looks, for as long as there is something to look at."""
 
     def __init__(self, name: str, look: Callable[[], bool]) -> None:
@@ -97,9 +99,12 @@ class Poller:
         self._look = look
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._failure: Exception | None = None
 
     def start(self) -> None:
-        """Look from now on; nothing changes if it does already."""
+        """Look from now on; nothing changes if it does already. Raises while looking fails: then the source is down."""
+        if failure := self._failure:
+            raise PulsetrainError(f"power cannot be polled: {reason_of(failure)}")
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
@@ -113,7 +118,11 @@ class Poller:
         looking = True
         while looking:
             time.sleep(_until_next())  # costs half of what waiting for an event does
-            looking = not self._closed and self._look()
+            try:
+                looking = not self._closed and self._look()
+                self._failure = None
+            except Exception as error:  # noqa: BLE001 - the next look may go well
+                self._failure = error
 
 
 def _until_next() -> float:

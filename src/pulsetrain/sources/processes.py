@@ -9,10 +9,14 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
+from pulsetrain.untrusted import masked_command, showable
+
 T = TypeVar("T")
 
 
-class Who(NamedTuple):
+class ProcessIdentity(NamedTuple):
+    """What a reader of a process list wants to know of a process."""
+
     user: str | None
     command: str
     """The command line without the folders of program and script, at most 80 characters."""
@@ -24,8 +28,8 @@ class Who(NamedTuple):
     parent_pid: int | None
 
 
-OUTSIDE = Who(None, "outside this namespace", None, None)
-HIDDEN = Who(None, "ended or hidden", None, None)
+OUTSIDE = ProcessIdentity(None, "outside this namespace", None, None)
+HIDDEN = ProcessIdentity(None, "ended or hidden", None, None)
 
 COMMAND_LENGTH = 80
 
@@ -40,7 +44,7 @@ _LXC = re.compile(r"/lxc(?:/|\.payload[./])([^/\s]+)")
 _RUNTIMES = {"docker": "docker", "libpod": "podman", "containerd": "containerd", "crio": "crio"}
 
 
-class Directory:
+class ProcessDirectory:
     """Looks processes up, and remembers them by pid and start time.
 
     Drivers may name pids of the host (NVML: older drivers always, newer ones in some calls), and in a pid namespace of
@@ -54,9 +58,9 @@ class Directory:
             self._nested = str((proc / "self/ns/pid").readlink()) != _INITIAL_PID_NAMESPACE
         except FileNotFoundError:  # a system without pid namespaces
             self._nested = False
-        self._known: dict[tuple[int, float | None], tuple[float, Who]] = {}
+        self._known: dict[tuple[int, float | None], tuple[float, ProcessIdentity]] = {}
 
-    def describe(self, pid: int) -> Who:
+    def describe(self, pid: int) -> ProcessIdentity:
         """Who is behind a pid that a GPU driver named. Never fails: what we cannot see is said to be so."""
         try:
             started = _visible(psutil.Process(pid).create_time)
@@ -64,11 +68,11 @@ class Directory:
             return OUTSIDE if self._nested else HIDDEN
         return self._remembered(pid, started, doubtful=self._nested)
 
-    def who(self, pid: int, started: float) -> Who:
+    def who(self, pid: int, started: float) -> ProcessIdentity:
         """Who a process of our own pid namespace is; its start, in any unit, tells it from others of the same pid."""
         return self._remembered(pid, started, doubtful=False)
 
-    def _remembered(self, pid: int, started: float | None, doubtful: bool) -> Who:
+    def _remembered(self, pid: int, started: float | None, doubtful: bool) -> ProcessIdentity:
         now = self._clock()
         known = self._known.get((pid, started))
         if known and now - known[0] < _FRESH_SECONDS:
@@ -80,17 +84,19 @@ class Directory:
             self._known[pid, started] = (now, who)
         return who
 
-    def _look_up(self, pid: int) -> Who:
+    def _look_up(self, pid: int) -> ProcessIdentity:
         try:
             process = psutil.Process(pid)
             with process.oneshot():
-                return Who(_visible(process.username), _command(process), self._container(pid), process.ppid())
+                return ProcessIdentity(
+                    _visible(process.username), _command(process), self._container(pid), process.ppid()
+                )
         except (psutil.NoSuchProcess, psutil.AccessDenied):  # denied: /proc is mounted with hidepid
             return HIDDEN
 
     def _container(self, pid: int) -> str | None:
         try:
-            return container((self._proc / str(pid) / "cgroup").read_text())
+            return container((self._proc / str(pid) / "cgroup").read_text(errors="replace"))
         except (FileNotFoundError, ProcessLookupError, PermissionError):  # not Linux, just ended, or hidden
             return None
 
@@ -102,7 +108,7 @@ class Directory:
 
 
 def container(cgroups: str) -> str | None:
-    """The container that the lines of a /proc/PID/cgroup name, spelled as in `Who.container`."""
+    """The container that the lines of a /proc/PID/cgroup name, spelled as in `ProcessIdentity.container`."""
     for line in cgroups.splitlines():
         found = _ID.findall(line)
         if not found:
@@ -115,15 +121,16 @@ def container(cgroups: str) -> str | None:
             return f"pod:{pods[-1].replace('_', '-')}/{id[:12]}"
         return f"{_RUNTIMES.get(word, 'container')}:{id[:12]}"
     lxc = _LXC.search(cgroups)
-    return f"lxc:{lxc[1]}" if lxc else None
+    return showable(f"lxc:{lxc[1]}") if lxc else None
 
 
 def shortened(words: list[str]) -> str:
-    """A command line to be read at a glance: `python train.py --lr 0.1`."""
+    """A command line to be read at a glance, by anybody: `python train.py --lr 0.1`, with secrets covered."""
+    words = masked_command(words)
     if len(words) > 1 or " " not in words[0]:  # else the process wrote itself a title
         script = next((i for i, word in enumerate(words) if i and not word.startswith("-")), 0)
         words = [_file_name(word) if i in (0, script) else word for i, word in enumerate(words)]
-    text = " ".join(" ".join(words).split())
+    text = showable(" ".join(" ".join(words).split()))
     return text if len(text) <= COMMAND_LENGTH else f"{text[: COMMAND_LENGTH - 1]}…"
 
 
@@ -137,7 +144,7 @@ def _command(process: psutil.Process) -> str:
         words = process.cmdline()
     except (psutil.AccessDenied, psutil.ZombieProcess):
         words = []
-    return shortened(words) if any(words) else f"[{process.name()}]"
+    return shortened(words) if any(words) else f"[{showable(process.name())}]"
 
 
 def _visible(ask: Callable[[], T]) -> T | None:

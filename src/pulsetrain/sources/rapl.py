@@ -5,16 +5,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pulsetrain.catalog import HOST
 from pulsetrain.errors import Unavailable
-from pulsetrain.snapshot import Event, Sample, Subject, Value
+from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import Options
 
 MAX_WATTS = 1000.0
 """No package or memory bank draws more: a greater rise is not energy but a counter that was set anew."""
 SLACK_SECONDS = 0.1
 """The counters move in steps of their own, so that two reads close together may show more than their time allows."""
-
-HOST = Subject("host", "")
 
 
 def open_sources(options: Options) -> list["Rapl"]:
@@ -84,10 +83,10 @@ class _Zone:
             self._last = int(self._path.read_text())
         except PermissionError as error:
             raise Unavailable(
-                f"RAPL counters may not be read: {error.strerror} ({self._path})",
+                f"no permission to read RAPL counters: {error.strerror} ({self._path})",
                 hint="Until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj. "
                 'For good, a udev rule: SUBSYSTEM=="powercap", RUN+="/bin/chmod a+r /sys%p/energy_uj". '
-                "They are for root alone by default, because power gives away what other programs do.",
+                "Only root can read them by default, because power reveals what other programs do.",
             ) from error
         except OSError as error:
             raise Unavailable(f"RAPL counters cannot be read: {error.strerror} ({self._path})") from error

@@ -9,7 +9,9 @@ from pulsetrain.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class SelectableGpu:
+    """A GPU of this machine, by all names that a user or a variable may give it."""
+
     index: int
     """In PCI order, as NVML and nvidia-smi count."""
     uuid: str
@@ -19,12 +21,14 @@ class Device:
 
 
 class Selection(NamedTuple):
+    """The GPUs to watch."""
+
     indices: frozenset[int]
     note: str = ""
     """Why these, when that is worth telling."""
 
 
-def select(devices: Sequence[Device], gpus: str | None, environ: Mapping[str, str] = os.environ) -> Selection:
+def select(devices: Sequence[SelectableGpu], gpus: str | None, environ: Mapping[str, str] = os.environ) -> Selection:
     """The devices to watch. What the user names must exist; what CUDA_VISIBLE_DEVICES names may not."""
     everything = frozenset(device.index for device in devices)
     if gpus is not None:
@@ -37,7 +41,7 @@ def select(devices: Sequence[Device], gpus: str | None, environ: Mapping[str, st
                 f"--gpus {gpus}: no GPU {', '.join(unknown)} here, or more than one."
                 if unknown
                 else "--gpus names no GPU.",
-                hint=f"There are: {', '.join(f'{d.index} ({d.uuid})' for d in devices) or 'none'}. Or say --gpus all.",
+                hint=f"There are: {', '.join(f'{d.index} ({d.uuid})' for d in devices) or 'none'}. Or --gpus all.",
             )
         return Selection(frozenset(index for word in words for index in _matches(devices, word)))
     visible = environ.get("CUDA_VISIBLE_DEVICES")
@@ -54,14 +58,19 @@ def select(devices: Sequence[Device], gpus: str | None, environ: Mapping[str, st
     return left_by(f"CUDA_VISIBLE_DEVICES={visible}", named(devices, visible))
 
 
+def names_gpus(gpus: str | None) -> bool:
+    """Whether the user wants certain GPUs, and not all there are."""
+    return gpus is not None and _words(gpus) != ["all"]
+
+
 def left_by(setting: str, indices: Iterable[int]) -> Selection:
     """What a variable leaves visible, and a note that it does."""
     chosen = frozenset(indices)
-    what = "watching the GPUs of" if chosen else "no GPU is left by"
+    what = "watching the GPUs of" if chosen else "no GPU left by"
     return Selection(chosen, f"{what} {setting}; --gpus all for all")
 
 
-def named(devices: Sequence[Device], visible: str) -> list[int]:
+def named(devices: Sequence[SelectableGpu], visible: str) -> list[int]:
     """The devices that a variable like CUDA_VISIBLE_DEVICES names, in its order, up to the first invalid entry."""
     found: list[int] = []
     for word in _words(visible):
@@ -76,7 +85,7 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _matches(devices: Sequence[Device], word: str) -> list[int]:
+def _matches(devices: Sequence[SelectableGpu], word: str) -> list[int]:
     """One device by index, or by UUID, the start of one, or the UUID of one of its MIG instances."""
     if word.isdecimal():
         return [device.index for device in devices if device.index == int(word)]

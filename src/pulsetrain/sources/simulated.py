@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from pulsetrain import catalog
 from pulsetrain.errors import Unavailable, UsageError
 from pulsetrain.snapshot import Label, Sample, Subject, Value
 from pulsetrain.sources import Options
-from pulsetrain.sources.selection import Device, select
+from pulsetrain.sources.gpus import memory_percent
+from pulsetrain.sources.selection import SelectableGpu, select
 
 STEPS_PER_SECOND = 10
 """Power sensors and energy counters of real boards move about every 100 ms: finer steps would show nowhere."""
@@ -26,7 +28,9 @@ NOISE_STEPS = 997
 """Noise repeats after this many steps: a prime, so that it falls differently on each minute of the pattern."""
 
 
-class Clocks(NamedTuple):
+class GpuClocks(NamedTuple):
+    """In MHz."""
+
     idle: int
     busy: int
     """While computing, with neither power nor heat in the way."""
@@ -34,7 +38,7 @@ class Clocks(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class GpuModel:
     """What sets one model apart from another."""
 
     name: str
@@ -45,8 +49,8 @@ class Model:
     """What a hard training step would draw at full clocks if there were no power limit."""
     limit_watts: float
     limit_max_watts: float
-    sm_mhz: Clocks
-    memory_mhz: Clocks
+    sm_mhz: GpuClocks
+    memory_mhz: GpuClocks
     states: tuple[int, int] = (0, 0)
     """Performance state when idle and when computing."""
     celsius_per_watt: float
@@ -68,15 +72,15 @@ class Model:
 
 
 MODELS = {
-    "L4": Model(
+    "L4": GpuModel(
         name="NVIDIA L4",
         memory_mb=23034,
         idle_watts=12.0,
         full_watts=110.0,
         limit_watts=72.0,
         limit_max_watts=72.0,
-        sm_mhz=Clocks(210, 2040, 2040),
-        memory_mhz=Clocks(405, 6251, 6251),
+        sm_mhz=GpuClocks(210, 2040, 2040),
+        memory_mhz=GpuClocks(405, 6251, 6251),
         states=(8, 0),
         celsius_per_watt=0.62,
         heat_seconds=45.0,
@@ -84,15 +88,15 @@ MODELS = {
         pcie_generation=4,
         average_power=True,
     ),
-    "A100": Model(
+    "A100": GpuModel(
         name="NVIDIA A100-SXM4-80GB",
         memory_mb=81920,
         idle_watts=62.0,
         full_watts=405.0,
         limit_watts=400.0,
         limit_max_watts=400.0,
-        sm_mhz=Clocks(210, 1410, 1410),
-        memory_mhz=Clocks(1593, 1593, 1593),
+        sm_mhz=GpuClocks(210, 1410, 1410),
+        memory_mhz=GpuClocks(1593, 1593, 1593),
         celsius_per_watt=0.085,
         heat_seconds=20.0,
         hot_celsius=85.0,
@@ -100,15 +104,15 @@ MODELS = {
         nvlink_gb_per_second=300,
         memory_sensor=True,
     ),
-    "H100": Model(
+    "H100": GpuModel(
         name="NVIDIA H100 80GB HBM3",
         memory_mb=81559,
         idle_watts=70.0,
         full_watts=720.0,
         limit_watts=700.0,
         limit_max_watts=700.0,
-        sm_mhz=Clocks(345, 1980, 1980),
-        memory_mhz=Clocks(2619, 2619, 2619),
+        sm_mhz=GpuClocks(345, 1980, 1980),
+        memory_mhz=GpuClocks(2619, 2619, 2619),
         celsius_per_watt=0.056,
         heat_seconds=18.0,
         hot_celsius=85.0,
@@ -118,15 +122,15 @@ MODELS = {
         memory_sensor=True,
         gpm=True,
     ),
-    "V100": Model(
+    "V100": GpuModel(
         name="Tesla V100-SXM2-16GB",
         memory_mb=16384,
         idle_watts=40.0,
         full_watts=300.0,
         limit_watts=300.0,
         limit_max_watts=300.0,
-        sm_mhz=Clocks(135, 1530, 1530),
-        memory_mhz=Clocks(877, 877, 877),
+        sm_mhz=GpuClocks(135, 1530, 1530),
+        memory_mhz=GpuClocks(877, 877, 877),
         celsius_per_watt=0.115,
         heat_seconds=22.0,
         hot_celsius=83.0,
@@ -135,15 +139,15 @@ MODELS = {
         memory_sensor=True,
         row_remapping=False,
     ),
-    "RTX 4090": Model(
+    "RTX 4090": GpuModel(
         name="NVIDIA GeForce RTX 4090",
         memory_mb=24564,
         idle_watts=20.0,
         full_watts=435.0,
         limit_watts=450.0,
         limit_max_watts=600.0,
-        sm_mhz=Clocks(210, 2745, 3105),
-        memory_mhz=Clocks(405, 10251, 10501),
+        sm_mhz=GpuClocks(210, 2745, 3105),
+        memory_mhz=GpuClocks(405, 10251, 10501),
         states=(8, 2),
         celsius_per_watt=0.12,
         heat_seconds=35.0,
@@ -157,7 +161,7 @@ MODELS = {
 }
 
 
-class Phase(NamedTuple):
+class SimulatedLoad(NamedTuple):
     """What a job asks of its GPUs for a while. All are shares of what the board could do."""
 
     busy: float
@@ -174,13 +178,13 @@ class Phase(NamedTuple):
     sent: float
 
 
-LOADING = Phase(busy=0, power=0, dram=0, sm=0, tensor=0, exchange=0, received=0.08, sent=0)
-TRAINING = Phase(busy=1, power=0.95, dram=0.52, sm=0.87, tensor=0.44, exchange=0.12, received=0.03, sent=0.004)
-VALIDATION = Phase(busy=0.9, power=0.5, dram=0.4, sm=0.61, tensor=0.22, exchange=0, received=0.05, sent=0.002)
-CHECKPOINT = Phase(busy=0.06, power=0.12, dram=0.5, sm=0.05, tensor=0, exchange=0, received=0.001, sent=0.2)
+LOADING = SimulatedLoad(busy=0, power=0, dram=0, sm=0, tensor=0, exchange=0, received=0.08, sent=0)
+TRAINING = SimulatedLoad(busy=1, power=0.95, dram=0.52, sm=0.87, tensor=0.44, exchange=0.12, received=0.03, sent=0.004)
+VALIDATION = SimulatedLoad(busy=0.9, power=0.5, dram=0.4, sm=0.61, tensor=0.22, exchange=0, received=0.05, sent=0.002)
+CHECKPOINT = SimulatedLoad(busy=0.06, power=0.12, dram=0.5, sm=0.05, tensor=0, exchange=0, received=0.001, sent=0.2)
 
 
-def phase_at(seconds: float) -> Phase:
+def load_at(seconds: float) -> SimulatedLoad:
     """The pattern of the job: load, train, validate every minute, save a checkpoint every five."""
     if seconds < 2:
         return LOADING
@@ -206,10 +210,10 @@ def loader_keeps_up(rng: random.Random) -> list[float]:
     return steps[:NOISE_STEPS]
 
 
-class Board:
+class SimulatedBoard:
     """The physics of one board: power from load, heat from power, clocks from both."""
 
-    def __init__(self, model: Model, rng: random.Random, *, linked: bool, hot: bool, slow: bool) -> None:
+    def __init__(self, model: GpuModel, rng: random.Random, *, linked: bool, hot: bool, slow: bool) -> None:
         self.model = model
         self.nvlink_bytes_per_second = 1e9 * (model.nvlink_gb_per_second or 0) if linked else 0.0
         # No two boards are alike.
@@ -232,8 +236,8 @@ class Board:
         self.throttle: str | None = None
         self.wobble = 1.0
 
-    def advance(self, load: Iterable[tuple[int, float, float]], seconds: float) -> None:
-        """Live through steps of so many seconds each, given as (number, power, exchange) with the shares of a phase."""
+    def advance(self, steps: Iterable[tuple[int, float, float]], seconds: float) -> None:
+        """Live through steps of so many seconds each, given as (number, power, exchange) as shares."""
         model, unrest, inlet, rise = self.model, self.unrest, self.inlet_celsius, self.celsius_per_watt
         idle, hot = model.idle_watts, model.hot_celsius
         span, headroom = (self.full_watts - idle) * self.pace, model.limit_watts - idle
@@ -241,7 +245,7 @@ class Board:
         celsius, watts, energy, exchanged = self.celsius, self.watts, 0.0, 0.0
         history = self.last_second_watts
         clock, throttle, wobble = self.clock, self.throttle, self.wobble
-        for number, power, exchange in load:
+        for number, power, exchange in steps:
             wobble = unrest[number % NOISE_STEPS]
             # Hot silicon leaks: the same work draws more.
             wanted = span * power * wobble * (0.9 + celsius * 0.002)
@@ -278,12 +282,12 @@ class Simulated:
         hot, slow = rng.sample(range(len(models)), 2) if len(models) > 1 else (None, None)
         self._loader = loader_keeps_up(rng)
         linked = sum(model.nvlink_gb_per_second is not None for model in models) > 1
-        boards: list[Board] = []
-        devices: list[Device] = []
+        boards: list[SimulatedBoard] = []
+        devices: list[SelectableGpu] = []
         for index, model in enumerate(models):
             own = random.Random(f"{model.name} {index} {seed}")
-            devices.append(Device(index, f"SIM-{uuid.UUID(int=own.getrandbits(128), version=4)}", model.name))
-            boards.append(Board(model, own, linked=linked, hot=index == hot, slow=index == slow))
+            devices.append(SelectableGpu(index, f"SIM-{uuid.UUID(int=own.getrandbits(128), version=4)}", model.name))
+            boards.append(SimulatedBoard(model, own, linked=linked, hot=index == hot, slow=index == slow))
         # CUDA_VISIBLE_DEVICES speaks of real GPUs.
         watched = select(devices, gpus, environ={}).indices
         self._boards = [
@@ -299,10 +303,10 @@ class Simulated:
     def read(self) -> Iterator[Sample]:
         self._advance()
         seconds = (self._steps - 1) * STEP_SECONDS
-        phase, memory_share = phase_at(seconds), memory_share_at(seconds)
+        load, memory_share = load_at(seconds), memory_share_at(seconds)
         busy = sum(self._last_second_busy) / STEPS_PER_SECOND
         for subject, board, fixed in self._boards:
-            yield Sample(subject, _values(board, phase, busy * board.pace, memory_share) | fixed)
+            yield Sample(subject, _values(board, load, busy * board.pace, memory_share) | fixed)
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -316,29 +320,29 @@ class Simulated:
         self._live(self._steps, until, 1)
 
     def _live(self, first: int, until: int, stride: int) -> None:
-        load: list[tuple[int, float, float]] = []
+        steps: list[tuple[int, float, float]] = []
         loader, busy = self._loader, self._last_second_busy
         for number in range(first, until, stride):
-            phase = phase_at(number * STEP_SECONDS)
+            load = load_at(number * STEP_SECONDS)
             working = loader[number % NOISE_STEPS]
-            load.append((number, phase.power * working, phase.exchange * working))
-            busy.append(phase.busy * working)
+            steps.append((number, load.power * working, load.exchange * working))
+            busy.append(load.busy * working)
         for _, board, _ in self._boards:
-            board.advance(load, stride * STEP_SECONDS)
+            board.advance(steps, stride * STEP_SECONDS)
         del busy[:-STEPS_PER_SECOND]
         self._steps = until
 
 
 def open_sources(options: Options) -> list[Simulated]:
     if not options.simulate:
-        raise Unavailable("no simulated GPUs were asked for", hint="Say which: --simulate 2xL4.")
+        raise Unavailable("no simulated GPUs were requested", hint="Choose some: --simulate 2xL4.")
     return [Simulated(options.simulate, options.gpus)]
 
 
-def parse(spec: str) -> list[Model]:
+def parse(spec: str) -> list[GpuModel]:
     """The GPUs that `8xH100` or `2xL4,rtx 4090` stand for."""
     known = {_plain(name): model for name, model in MODELS.items()}
-    models: list[Model] = []
+    models: list[GpuModel] = []
     for part in spec.split(","):
         match = re.fullmatch(r"(?:([1-9]\d{0,2})x)?(.*)", _plain(part))
         if match is None or match[2] not in known:
@@ -354,13 +358,13 @@ def _plain(text: str) -> str:
     return re.sub(r"[\s_-]", "", text).lower()
 
 
-def _subject(device: Device) -> Subject:
+def _subject(device: SelectableGpu) -> Subject:
     name = f"{device.name} (simulated)"
     labels: dict[str, Label] = {"gpu_index": device.index, "uuid": device.uuid, "name": name, "simulated": True}
-    return Subject("gpu", device.uuid, labels)
+    return catalog.subject("gpu", labels)
 
 
-def _fixed_values(model: Model) -> dict[str, Value]:
+def _fixed_values(model: GpuModel) -> dict[str, Value]:
     """What never changes."""
     values: dict[str, Value] = {
         "up": 1,
@@ -385,10 +389,10 @@ def _fixed_values(model: Model) -> dict[str, Value]:
     return values
 
 
-def _values(board: Board, phase: Phase, busy: float, memory_share: float) -> dict[str, Value]:
+def _values(board: SimulatedBoard, load: SimulatedLoad, busy: float, memory_share: float) -> dict[str, Value]:
     """What changes, rounded as NVML rounds: whole percents and degrees, milliwatts, clocks of 15 MHz."""
     model = board.model
-    idle = phase.busy == 0
+    idle = load.busy == 0
     state = model.states[0] if idle else model.states[1]
     sm_mhz = model.sm_mhz.idle if idle else int(model.sm_mhz.busy * board.clock) // 15 * 15
     memory_mhz = model.memory_mhz.idle if idle else model.memory_mhz.busy
@@ -400,10 +404,10 @@ def _values(board: Board, phase: Phase, busy: float, memory_share: float) -> dic
         "utilization_percent": float(round(100 * busy)),
         "memory_used_mb": float(used),
         "memory_free_mb": float(model.memory_mb - used),
-        "memory_percent": round(100 * used / model.memory_mb, 2),
+        "memory_percent": memory_percent(used, model.memory_mb),
         "temperature_celsius": float(round(board.celsius)),
         "power_draw_watts": watts,
-        "memory_controller_ratio": round(100 * active * phase.dram) / 100,
+        "memory_controller_ratio": round(100 * active * load.dram) / 100,
         "power_instant_watts": watts,
         "energy_joules": int(board.joules * 1000) / 1000,
         "clock_sm_hertz": sm_mhz * 1_000_000,
@@ -411,8 +415,8 @@ def _values(board: Board, phase: Phase, busy: float, memory_share: float) -> dic
         "throttle_reasons": ["idle"] if idle else [board.throttle] if board.throttle else [],
         "performance_state": state,
         "pcie_generation": 1 if state == 8 else model.pcie_generation,
-        "pcie_received_bytes_per_second": int(pcie_bytes_per_second * phase.received),
-        "pcie_sent_bytes_per_second": int(pcie_bytes_per_second * phase.sent),
+        "pcie_received_bytes_per_second": int(pcie_bytes_per_second * load.received),
+        "pcie_sent_bytes_per_second": int(pcie_bytes_per_second * load.sent),
     }
     if model.average_power:
         values["power_average_watts"] = int(sum(board.last_second_watts) * 1000 / STEPS_PER_SECOND) / 1000
@@ -425,8 +429,8 @@ def _values(board: Board, phase: Phase, busy: float, memory_share: float) -> dic
     if model.nvlink_gb_per_second is not None:
         values["nvlink_received_bytes"] = values["nvlink_sent_bytes"] = int(board.nvlink_bytes)
     if model.gpm:
-        values["sm_active_ratio"] = int(1000 * active * phase.sm) / 1000
-        values["sm_occupancy_ratio"] = int(400 * active * phase.sm) / 1000
-        values["tensor_active_ratio"] = int(1000 * active * phase.tensor) / 1000
-        values["dram_active_ratio"] = int(1000 * active * phase.dram) / 1000
+        values["sm_active_ratio"] = int(1000 * active * load.sm) / 1000
+        values["sm_occupancy_ratio"] = int(400 * active * load.sm) / 1000
+        values["tensor_active_ratio"] = int(1000 * active * load.tensor) / 1000
+        values["dram_active_ratio"] = int(1000 * active * load.dram) / 1000
     return values

@@ -21,7 +21,7 @@ METRICS = {
 }
 
 
-class Activity(NvmlSource):
+class NvidiaActivity(NvmlSource):
     """Means since the last reading, of each board, or of each MIG instance where the board is split."""
 
     name = "nvidia_activity"

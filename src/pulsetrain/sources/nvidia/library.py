@@ -9,10 +9,11 @@ from typing import Any
 
 import pynvml
 
+from pulsetrain import catalog
 from pulsetrain.errors import Unavailable
 from pulsetrain.snapshot import Event, Sample, Subject
 from pulsetrain.sources import gpus
-from pulsetrain.sources.selection import Device, select
+from pulsetrain.sources.selection import SelectableGpu, select
 
 ABSENT = frozenset(
     {
@@ -86,7 +87,7 @@ class Gpu:
 
 
 class Library:
-    """An initialised NVML and the GPUs to watch in it."""
+    """An initialized NVML and the GPUs to watch in it."""
 
     def __init__(self, wanted: str | None = None) -> None:
         self._locks: list[threading.Lock] = []
@@ -174,7 +175,7 @@ class Library:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
             uuid, name = pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetName(handle)
         except pynvml.NVMLError:
-            subject = Subject("gpu", f"index {index}", {"gpu_index": index, "uuid": None, "name": "unknown"})
+            subject = catalog.subject("gpu", {"gpu_index": index, "uuid": None, "name": "unknown"})
             return Gpu(index, None, "unknown", None, subject, lost=True)
         return Gpu(index, uuid, name, handle, gpus.subject(index, uuid, name))
 
@@ -233,6 +234,6 @@ def _unavailable(error: Any) -> Unavailable:
     return Unavailable(message, still="Host and training metrics continue.", hint=hint, broken=broken)
 
 
-def _device(gpu: Gpu) -> Device:
+def _device(gpu: Gpu) -> SelectableGpu:
     instances = tuple(pynvml.nvmlDeviceGetUUID(handle) for handle in mig_instances(gpu)) if not gpu.lost else ()
-    return Device(gpu.index, gpu.uuid or "", gpu.name, instances)
+    return SelectableGpu(gpu.index, gpu.uuid or "", gpu.name, instances)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pynvml
 
+from pulsetrain import catalog
 from pulsetrain.snapshot import Event, Sample, Subject, Value
 from pulsetrain.sources.nvidia.library import Gpu, Library, NvmlSource, mig_instances
+from pulsetrain.units import MIB
 
-MIB = 2**20
 
-
-class Mig(NvmlSource):
+class NvidiaMig(NvmlSource):
     """Memory and size of each instance. Instances come and go without a reset, so they are looked up each time."""
 
     name = "nvidia_mig"
@@ -26,7 +26,7 @@ class Mig(NvmlSource):
         for gpu in self._library.gpus:
             if gpu.lost:
                 continue
-            memory_told = set()
+            memory_shown = set()
             for handle in mig_instances(gpu):
                 try:
                     about = subject(gpu, handle)
@@ -35,9 +35,9 @@ class Mig(NvmlSource):
                 except pynvml.NVMLError:
                     continue  # the instance was destroyed since we listed it
                 values: dict[str, Value] = {"multiprocessors": attributes.multiprocessorCount}
-                # Compute instances of one GPU instance share its memory: told once, so that sums come out right.
-                if about.labels["gpu_instance"] not in memory_told:
-                    memory_told.add(about.labels["gpu_instance"])
+                # Compute instances of one GPU instance share its memory: shown once, so that sums come out right.
+                if about.labels["gpu_instance"] not in memory_shown:
+                    memory_shown.add(about.labels["gpu_instance"])
                     values["memory_used_mb"] = memory.used / MIB
                     values["memory_free_mb"] = memory.free / MIB
                     values["memory_total_mb"] = memory.total / MIB
@@ -45,15 +45,13 @@ class Mig(NvmlSource):
 
 
 def subject(gpu: Gpu, handle: Any) -> Subject:
-    uuid = pynvml.nvmlDeviceGetUUID(handle)
-    return Subject(
+    return catalog.subject(
         "mig",
-        uuid,
         {
             "gpu_index": gpu.index,
             "uuid": gpu.uuid,
             "name": pynvml.nvmlDeviceGetName(handle),
-            "mig_uuid": uuid,
+            "mig_uuid": pynvml.nvmlDeviceGetUUID(handle),
             "gpu_instance": pynvml.nvmlDeviceGetGpuInstanceId(handle),
             "compute_instance": pynvml.nvmlDeviceGetComputeInstanceId(handle),
         },

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pynvml
 
 from pulsetrain.snapshot import Event, Sample
-from pulsetrain.sources.nvidia.fast import POWER_USAGE, is_ga100, usage_is_average
 from pulsetrain.sources.nvidia.library import Gpu, Library, NvmlSource
-from pulsetrain.sources.polling import Integral, Poller, Sensor
+from pulsetrain.sources.nvidia.tick import POWER_USAGE, is_ga100, usage_is_average
+from pulsetrain.sources.polling import EnergyIntegral, PowerPoller, PowerSensor
 
 STILL_SECONDS = 2.0
 """A counter that has not moved for so long does not work: no board draws nothing."""
@@ -28,13 +28,13 @@ FIRST_SECONDS, LAST_SECONDS = 0.25, 0.15
 UPDATE_SECONDS = 0.1
 """Between two moves of a counter, where they have not been seen."""
 
-ONE_SECOND_MEAN = Sensor(update_seconds=0.1, window_seconds=1.0)
-QUARTER_SEEN = Sensor(update_seconds=0.1, window_seconds=0.025)
+ONE_SECOND_MEAN = PowerSensor(update_seconds=0.1, window_seconds=1.0)
+QUARTER_SEEN = PowerSensor(update_seconds=0.1, window_seconds=0.025)
 """Of GA100 and Hopper; and of what is not known, to be on the safe side."""
-ALL_SEEN = Sensor(update_seconds=0.1, window_seconds=0.1)
+ALL_SEEN = PowerSensor(update_seconds=0.1, window_seconds=0.1)
 INSTANT_SENSORS = {
-    pynvml.NVML_DEVICE_ARCH_PASCAL: Sensor(update_seconds=0.02, window_seconds=0.01),
-    pynvml.NVML_DEVICE_ARCH_VOLTA: Sensor(update_seconds=0.02, window_seconds=0.01),
+    pynvml.NVML_DEVICE_ARCH_PASCAL: PowerSensor(update_seconds=0.02, window_seconds=0.01),
+    pynvml.NVML_DEVICE_ARCH_VOLTA: PowerSensor(update_seconds=0.02, window_seconds=0.01),
     pynvml.NVML_DEVICE_ARCH_TURING: ALL_SEEN,
     pynvml.NVML_DEVICE_ARCH_AMPERE: ALL_SEEN,
     pynvml.NVML_DEVICE_ARCH_ADA: ALL_SEEN,
@@ -54,7 +54,7 @@ class PolledPower(NvmlSource):
         super().__init__(library)
         self.period: float | None = None
         self._boards = [_Board(gpu) for gpu in library.gpus]
-        self._poller = Poller("poll-nvidia", self._look)
+        self._poller = PowerPoller("poll-nvidia", self._look)
 
     def prepare(self) -> None:
         for board in self._boards:
@@ -89,7 +89,7 @@ class _Board:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.energy: Integral | None = None
+        self.energy: EnergyIntegral | None = None
         """None while the counter works, and where there is no power to look at."""
         self._counter: Ask | None = None
         self._power: Ask | None = None
@@ -111,7 +111,7 @@ class _Board:
             self.energy = None
         elif now - self._moved_at > STILL_SECONDS and self.energy is None and (chosen := _power_sensor(self.gpu)):
             self._power, sensor = chosen
-            self.energy = Integral(sensor, _limit_watts(self.gpu))
+            self.energy = EnergyIntegral(sensor, _limit_watts(self.gpu))
             self.look()
         self._count = self._count if count is None else count
 
@@ -172,7 +172,7 @@ class CounterEdges(NvmlSource):
         )
 
 
-class Move(NamedTuple):
+class CounterMove(NamedTuple):
     """One move of a counter."""
 
     at: float
@@ -186,7 +186,7 @@ class Move(NamedTuple):
         return self.after_joules - self.before_joules
 
 
-def interpolate(move: Move, at: float, update_seconds: float, limit_watts: float | None) -> tuple[float, float]:
+def interpolate(move: CounterMove, at: float, update_seconds: float, limit_watts: float | None) -> tuple[float, float]:
     """Energy at a moment before a move, and how far it may be off: power need not have been even between two moves."""
     rise = move.rise_joules
     ahead = min(max(0.0, move.at - at), update_seconds)
@@ -205,7 +205,7 @@ class _Watch:
 
     def __init__(self, gpu: Gpu, begin: float) -> None:
         self.gpu = gpu
-        self.moves: list[Move] = []
+        self.moves: list[CounterMove] = []
         self._ask = _field(gpu, pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION)
         self._looked_at = begin
         self._count = self._ask()
@@ -217,12 +217,12 @@ class _Watch:
         count, now = self._ask(), time.monotonic()
         if count is not None and count > self._count:
             uncertain = (now - self._looked_at) / 2
-            self.moves.append(Move(now - uncertain, uncertain, self._count / 1000, count / 1000))
+            self.moves.append(CounterMove(now - uncertain, uncertain, self._count / 1000, count / 1000))
         self._count, self._looked_at = count, now
         return True
 
 
-def _power_sensor(gpu: Gpu) -> tuple[Ask, Sensor] | None:
+def _power_sensor(gpu: Gpu) -> tuple[Ask, PowerSensor] | None:
     """The power to add up, and how it is measured: one that sees all the time, else the nearest to it."""
     instant: Ask | None = _field(gpu, pynvml.NVML_FI_DEV_POWER_INSTANT)
     average: Ask | None = _field(gpu, pynvml.NVML_FI_DEV_POWER_AVERAGE)

@@ -8,11 +8,13 @@ from typing import Any
 
 import pynvml
 
+from pulsetrain import catalog
 from pulsetrain.snapshot import Event, Sample, Subject, Value
 from pulsetrain.sources.nvidia.library import Gpu, Library, NvmlSource
-from pulsetrain.sources.processes import Directory
+from pulsetrain.sources.process_reader import ProcessUse
+from pulsetrain.sources.processes import HIDDEN, OUTSIDE, ProcessDirectory, ProcessIdentity
+from pulsetrain.units import MIB
 
-MIB = 2**20
 LISTS = (
     pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
     pynvml.nvmlDeviceGetGraphicsRunningProcesses_v3,
@@ -22,7 +24,7 @@ LOOK_BACK_SECONDS = 2.0
 """Some boards sample a process once a second: who asks again sooner must not take a busy one for idle."""
 
 
-class Processes(NvmlSource):
+class NvidiaProcesses(NvmlSource):
     """On a cadence of its own: a list takes several calls, and a look into the process table."""
 
     name = "nvidia_processes"
@@ -30,36 +32,32 @@ class Processes(NvmlSource):
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
-        self._directory = Directory()
+        self._directory = ProcessDirectory()
+        self._use = ProcessUse()
         self._last_seen_us: dict[Gpu, int] = {}
 
+    @staticmethod
+    def supported(library: Library) -> bool:
+        """Whether a board lists its processes, or may when it answers again. Under WSL none does."""
+        for gpu in library.gpus:
+            if not gpu.lost:
+                gpu.ask(LISTS[0])
+        return any(not gpu.lacks(LISTS[0]) for gpu in library.gpus)
+
     def collect(self) -> Iterable[Sample | Event]:
-        for gpu in self._library.gpus:
-            if gpu.lost:
-                continue
-            memory = _memory_by_pid(gpu)
+        memories = {gpu: _memory_by_pid(gpu) for gpu in self._library.gpus if not gpu.lost}
+        identities = {pid: self._directory.describe(pid) for memory in memories.values() for pid in memory}
+        used = self._use.look([pid for pid, who in identities.items() if who not in (OUTSIDE, HIDDEN)])
+        for gpu, memory in memories.items():
             shares = self._sm_shares(gpu) if memory else None
             for pid, used_bytes in memory.items():
-                values: dict[str, Value] = {}
+                values: dict[str, Value] = dict(used.get(pid, {}))
                 if used_bytes is not None:
                     values["gpu_memory_mb"] = used_bytes / MIB
                 share = None if shares is None else shares.get(pid, 0.0)
                 if share is not None:
                     values["sm_ratio"] = share
-                yield Sample(self._subject(gpu, pid), values)
-
-    def _subject(self, gpu: Gpu, pid: int) -> Subject:
-        who = self._directory.describe(pid)
-        labels = {
-            "pid": pid,
-            "parent_pid": who.parent_pid,
-            "user": who.user,
-            "command": who.command,
-            "container": who.container,
-            "gpu_index": gpu.index,
-            "uuid": gpu.uuid,
-        }
-        return Subject("process", f"{pid}@{gpu.uuid}", labels)
+                yield Sample(_subject(gpu, pid, identities[pid]), values)
 
     def _sm_shares(self, gpu: Gpu) -> dict[int, float | None] | None:
         """Mean multiprocessor share of each process since the last reading, of those that had one.
@@ -91,12 +89,25 @@ class Processes(NvmlSource):
             raise
 
 
+def _subject(gpu: Gpu, pid: int, who: ProcessIdentity) -> Subject:
+    labels = {
+        "pid": pid,
+        "parent_pid": who.parent_pid,
+        "user": who.user,
+        "command": who.command,
+        "container": who.container,
+        "gpu_index": gpu.index,
+        "uuid": gpu.uuid,
+    }
+    return catalog.subject("process", labels)
+
+
 def _memory_by_pid(gpu: Gpu) -> dict[int, int | None]:
     """Bytes of GPU memory by process, None where the driver does not tell."""
     found: dict[int, int | None] = {}
     for function in LISTS:
         for process in _list(gpu, function):
-            # A process that computes and draws stands in both lists, with the same memory.
+            # A process that computes and draws is in both lists, with the same memory.
             found.setdefault(process.pid, process.usedGpuMemory)
     return found
 

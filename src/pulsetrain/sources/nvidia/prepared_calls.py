@@ -11,10 +11,11 @@ from typing import Any
 import pynvml
 
 from pulsetrain.snapshot import Value
+from pulsetrain.sources.gpus import memory_percent
 from pulsetrain.sources.nvidia.library import ABSENT, LOST, Gpu
 from pulsetrain.sources.throttle import throttle_words
+from pulsetrain.units import MIB
 
-MIB = 2**20
 MEMORY_FIELDS = ("memory_used_mb", "memory_free_mb", "memory_total_mb", "memory_percent")
 
 
@@ -36,25 +37,25 @@ class _Answers(Structure):
     )
 
 
-Question = tuple[Any, tuple[Any, ...], tuple[str, ...]]
+PreparedCall = tuple[Any, tuple[Any, ...], tuple[str, ...]]
 """A function, its arguments, and the fields that have no value when it fails."""
 
 
-class Questions:
+class PreparedCalls:
     """The single calls of a tick for one board. What it does not have is not asked again."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._answers = _Answers()
         self._answers.memory.version = pynvml.nvmlMemory_v2
-        self._questions = list(self._prepare(pynvml.nvmlLib, gpu.handle))
+        self._calls = list(self._prepare(pynvml.nvmlLib, gpu.handle))
         self._absent: tuple[str, ...] = ()
 
     def __call__(self, values: dict[str, Value]) -> int:
         """Put the answers into the values; NVML's code when something failed that this board has."""
         failure = 0
         missing = self._absent
-        for question in self._questions:
-            function, arguments, fields = question
+        for call in self._calls:
+            function, arguments, fields = call
             code = function(*arguments)
             if code:
                 if code in LOST:
@@ -62,7 +63,7 @@ class Questions:
                 missing += fields
                 if code in ABSENT:
                     self._absent += fields
-                    self._questions = [kept for kept in self._questions if kept is not question]
+                    self._calls = [kept for kept in self._calls if kept is not call]
                 else:
                     failure = code
         total, free, used, reasons, busy, memory_busy, celsius, sm_mhz, memory_mhz, fan, state, encoder, decoder = (
@@ -73,7 +74,7 @@ class Questions:
         values["memory_used_mb"] = used / MIB
         values["memory_free_mb"] = free / MIB
         values["memory_total_mb"] = total / MIB
-        values["memory_percent"] = int(10_000 * used / total + 0.5) / 100 if total else None  # a third of round()
+        values["memory_percent"] = memory_percent(used, total)
         values["temperature_celsius"] = celsius
         values["clock_sm_hertz"] = sm_mhz * 1e6
         values["clock_memory_hertz"] = memory_mhz * 1e6
@@ -86,8 +87,8 @@ class Questions:
             del values[field]
         return failure
 
-    def _prepare(self, library: Any, handle: Any) -> Iterator[Question]:
-        def ask(name: str, *arguments: Any, fields: tuple[str, ...]) -> Question:
+    def _prepare(self, library: Any, handle: Any) -> Iterator[PreparedCall]:
+        def ask(name: str, *arguments: Any, fields: tuple[str, ...]) -> PreparedCall:
             return getattr(library, name), (handle, *arguments), fields
 
         def place(name: str) -> Any:

@@ -1,6 +1,7 @@
 """What is read of every NVIDIA GPU on every tick: cheap questions only, through prepared calls."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from ctypes import byref, c_uint, c_void_p, cast
 from struct import Struct, calcsize
@@ -9,10 +10,12 @@ from typing import Any
 import psutil
 import pynvml
 
+from pulsetrain.catalog.xids import XIDS, xid_label
 from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import gpus
 from pulsetrain.sources.nvidia.library import ABSENT, LOST, Gpu, Library, NvmlSource
-from pulsetrain.sources.nvidia.questions import MEMORY_FIELDS, MIB, Questions
+from pulsetrain.sources.nvidia.prepared_calls import MEMORY_FIELDS, PreparedCalls
+from pulsetrain.units import MIB
 
 Call = Callable[[dict[str, Value]], int]
 """Puts what it reads into the values and returns NVML's code."""
@@ -25,25 +28,9 @@ POWER_USAGE = "nvmlDeviceGetPowerUsage"
 UNIFIED_MEMORY = ("GB10", "Thor", "Orin")
 """Boards without memory of their own, which share the host's."""
 
-XID_MEANING = {
-    13: "graphics engine exception, usually a fault of the program",
-    31: "GPU memory page fault, usually a fault of the program",
-    43: "GPU stopped processing, the program must end",
-    45: "preemptive cleanup after an earlier error",
-    48: "double bit ECC error",
-    63: "row remapping recorded",
-    64: "row remapping failed",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    92: "high single bit ECC error rate",
-    94: "contained ECC error",
-    95: "uncontained ECC error",
-    119: "GPU system processor timeout",
-}
-
 
 class Nvidia(NvmlSource):
-    """Utilisation, memory, temperature, power, energy, clocks, throttling; lost boards and XID errors."""
+    """Utilization, memory, temperature, power, energy, clocks, throttling; lost boards and XID errors."""
 
     name = "nvidia"
 
@@ -51,7 +38,8 @@ class Nvidia(NvmlSource):
         super().__init__(library)
         self._calls: dict[Gpu, list[Call]] = {}
         self._xids: _Xids | None = None
-        self._xid_counts: dict[Gpu, int] = {}
+        self._xid_counts: dict[Gpu, Counter[str]] = {}
+        """By the label of their number. Boards that report none are not in it."""
         self._xids_outdated = False
         self._news: list[Event] = list(library.news)
         self._news += [
@@ -82,16 +70,16 @@ class Nvidia(NvmlSource):
             if gpu.lost and not self._try_again(gpu):
                 if gpu not in self._tries:
                     yield self._lose(gpu, "it does not answer")
-                yield Sample(gpu.subject, gpus.lost_values())
+                yield Sample(gpu.subject, self._lost_values(gpu))
                 continue
             if gpu in self._tries:
                 yield self._found(gpu)
             values: dict[str, Value] = {"up": 1}
             if reason := self._ask(gpu, values):
                 yield self._lose(gpu, reason)
-                values = gpus.lost_values()
+                values = self._lost_values(gpu)
             elif gpu in self._xid_counts:
-                values["xid_errors"] = self._xid_counts[gpu]
+                values |= self._xid_values(gpu)
             yield Sample(gpu.subject, values)
 
     def close(self) -> None:
@@ -157,18 +145,27 @@ class Nvidia(NvmlSource):
         self._xids = _Xids(self._library.gpus)
         self._xids_outdated = False
         for gpu in self._xids.registered:
-            self._xid_counts.setdefault(gpu, 0)
+            self._xid_counts.setdefault(gpu, Counter())
 
     def _read_xids(self, xids: "_Xids") -> Iterator[Event]:
         for gpu, xid in xids.read():
-            self._xid_counts[gpu] += 1
-            meaning = XID_MEANING.get(xid, "see NVIDIA's list of XID errors")
+            self._xid_counts[gpu][xid_label(xid)] += 1
+            about = XIDS.get(xid)
+            meaning = f"{about.meaning}: {about.action}" if about else "see NVIDIA's list of XID errors"
             yield Event(
                 "xid",
                 f"GPU {gpu.index} ({gpu.name}): XID {xid}, {meaning}",
-                "error",
+                "critical" if about and about.critical else "warning",
                 {"gpu_index": gpu.index, "uuid": gpu.uuid, "xid": xid},
             )
+
+    def _xid_values(self, gpu: Gpu) -> dict[str, Value]:
+        counts = self._xid_counts[gpu]
+        return {"xid_errors": counts.total(), **({"xid_code_errors": dict(counts)} if counts else {})}
+
+    def _lost_values(self, gpu: Gpu) -> dict[str, Value]:
+        """Nothing is known of a lost board but what the driver said of it: often the very error that it was lost by."""
+        return gpus.lost_values() | (self._xid_values(gpu) if self._xid_counts.get(gpu) else {})
 
 
 def _is_silent(values: dict[str, Value], calls: list[Call]) -> bool:
@@ -179,7 +176,7 @@ def _is_silent(values: dict[str, Value], calls: list[Call]) -> bool:
 
 def prepare_calls(gpu: Gpu) -> list[Call]:
     """The calls of a tick for one board."""
-    calls: list[Call] = [Questions(gpu), _Fields(pynvml.nvmlLib, gpu)]
+    calls: list[Call] = [PreparedCalls(gpu), _Fields(pynvml.nvmlLib, gpu)]
     memory = pynvml.nvmlDeviceGetMemoryInfo
     if shares_host_memory(gpu) and gpu.ask(memory) is None and gpu.lacks(memory):
         calls.append(_shared_memory)
@@ -195,7 +192,7 @@ def _shared_memory(values: dict[str, Value]) -> int:
     values["memory_used_mb"] = (memory.total - memory.available) / MIB
     values["memory_free_mb"] = memory.available / MIB
     values["memory_total_mb"] = memory.total / MIB
-    values["memory_percent"] = memory.percent
+    values["memory_percent"] = gpus.memory_percent(memory.total - memory.available, memory.total)
     return 0
 
 
