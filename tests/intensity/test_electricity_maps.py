@@ -134,7 +134,7 @@ def test_an_answer_that_cannot_be_is_refused(server: Server, document: object, r
 
 def test_without_a_token_nothing_is_asked(server: Server) -> None:
     now = datetime.now(UTC)
-    with pytest.raises(IntensityError, match="wants a token") as caught:
+    with pytest.raises(IntensityError, match="needs a token") as caught:
         ElectricityMaps("DE", server.url).slots(now - HOUR, now)
     assert caught.value.hint and "ELECTRICITYMAPS_TOKEN" in caught.value.hint
     assert server.asked == []

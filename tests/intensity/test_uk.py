@@ -109,9 +109,9 @@ def test_of_a_slot_that_is_given_twice_the_actual_value_counts(server: Server) -
     [
         ([uk_slot(DAY, forecast=-5)], "-5 g/kWh"),
         ([uk_slot(DAY, forecast=200, actual=99999)], "99999 g/kWh"),
-        ([{"from": "yesterday", "to": "today", "intensity": {"forecast": 1}}], "a time that is none"),
-        ([{"from": minute(DAY), "to": minute(DAY), "intensity": {"forecast": 1}}], "a slot that is none"),
-        ([{"from": "2026-03-20T00:00", "to": "2026-03-20T00:30", "intensity": {"forecast": 1}}], "a slot that is none"),
+        ([{"from": "yesterday", "to": "today", "intensity": {"forecast": 1}}], "an invalid time"),
+        ([{"from": minute(DAY), "to": minute(DAY), "intensity": {"forecast": 1}}], "an invalid slot"),
+        ([{"from": "2026-03-20T00:00", "to": "2026-03-20T00:30", "intensity": {"forecast": 1}}], "an invalid slot"),
         ([{"from": minute(DAY), "to": minute(DAY + HALF_HOUR)}], "without an intensity"),
         ([{"from": minute(DAY), "to": minute(DAY + HALF_HOUR), "intensity": {"forecast": "low"}}], "unexpected"),
         ([], "has no values"),

@@ -94,7 +94,7 @@ def test_a_wrong_password_is_said(server: Server) -> None:
 
 
 def test_without_a_login_nothing_is_asked(server: Server) -> None:
-    with pytest.raises(IntensityError, match="wants a login") as caught:
+    with pytest.raises(IntensityError, match="needs a login") as caught:
         WattTime("CAISO_NORTH", server.url).slots(DAY, DAY + STEP)
     assert caught.value.hint and "WATTTIME_USERNAME" in caught.value.hint
     assert server.asked == []
@@ -107,7 +107,7 @@ def test_without_a_login_nothing_is_asked(server: Server) -> None:
         (document(DAY, 2, region="PJM_DC"), "of PJM_DC"),
         (document(DAY, 2, signal_type="health_damage"), "health_damage"),
         (document(DAY, 2, data_point_period_seconds=0), "unexpected"),
-        (document(DAY, 2, pounds=1e6), "which cannot be"),
+        (document(DAY, 2, pounds=1e6), "which is impossible"),
         (document(DAY, 0), "has no values"),
         ({"data": []}, "unexpected"),
     ],

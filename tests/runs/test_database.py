@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsetrain.errors import UsageError
+from pulsetrain.runs import line_columns
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Host, RunFolder, host_name
 from pulsetrain.runs.seal import seal_all
@@ -84,6 +85,17 @@ def test_notes_of_the_recorder_are_no_reports(make_run: MakeRun) -> None:
     assert "pid" not in database.columns("training") and "event" not in database.columns("training")
 
 
+def test_lines_of_a_process_that_learned_its_rank_late_are_of_that_rank_sealed_or_not(make_run: MakeRun) -> None:
+    late = [{"rank": 0, "x": 1}, {"rank": 0, "x": 2}, {"rank": 3, "event": "training_rank"}]
+    run = make_run(training=late)
+    other = jsonl(run, "training").with_suffix(".pid7.jsonl")
+    other.write_text('{"timestamp":"2026-11-16T12:00:00Z","elapsed_seconds":1.0,"rank":0,"x":3}\n')
+    for _ in range(2):
+        rows = Database([run]).rows("SELECT x, rank FROM training ORDER BY x")
+        assert [(row["x"], row["rank"]) for row in rows] == [(1, 3), (2, 3), (3, 0)]
+        seal_all(run)
+
+
 def test_losses_that_are_no_numbers_can_be_asked_for(make_run: MakeRun) -> None:
     run = make_run(training=[{"step": 1, "loss": 0.5}, {"step": 2, "loss": None, "nonfinite": {"loss": "nan"}}])
     found = Database([run]).rows("SELECT step FROM training WHERE nonfinite['loss'] = 'nan'")
@@ -96,6 +108,7 @@ def test_details_of_events_are_columns(make_run: MakeRun) -> None:
         {"kind": "phase_end", "severity": "info", "message": "v", "phase": "validation", "seconds": 1.5, "extra": 1},
     ]
     rows = Database([make_run(events=events)]).rows("SELECT * FROM events ORDER BY elapsed_seconds")
+    assert rows[0]["severity"] == "critical", "as of older versions"
     assert (rows[0]["xid"], rows[0]["gpu_index"], rows[0]["uuid"]) == (79.0, 2, "GPU-2")
     assert (rows[1]["phase"], rows[1]["seconds"], rows[1]["extra"]) == ("validation", 1.5, 1.0)
 
@@ -218,6 +231,34 @@ def test_a_relative_path_is_read_under_the_name_of_its_folder(
     assert Database([RunFolder(Path())]).rows("SELECT run FROM gpu") == [{"run": run.path.name}]
 
 
+def test_the_first_rank_is_the_lowest_with_steps_of_each_run(make_run: MakeRun) -> None:
+    def runs_of(name: str, *lines: dict[str, Any]) -> RunFolder:
+        return make_run(id=name, training=list(lines))
+
+    runs = [
+        runs_of("named", {"rank": 1, "step_seconds": 0.1}, {"rank": 0, "first": 7, "step_seconds": 0.2}),
+        runs_of("idle", {"rank": 0, "loss": 1.0}, {"rank": 2, "step_seconds": 0.3}, {"rank": 3, "step_seconds": 0.4}),
+        runs_of("alone", {"step_seconds": 0.5}),
+        runs_of("stepless", {"rank": 1, "loss": 2.0}, {"rank": 4, "loss": 3.0}),
+    ]
+    rows = Database(runs).rows("SELECT run, rank, step_seconds FROM first_rank.training ORDER BY run")
+    assert [tuple(row.values()) for row in rows] == [
+        ("alone", None, 0.5),
+        ("idle", 2, 0.3),
+        ("named", 0, 0.2),
+        ("stepless", 1, None),
+    ]
+
+
+def test_boards_are_told_apart_by_uuid_or_else_by_number(make_run: MakeRun) -> None:
+    run = make_run(gpu=[{"gpu_index": 0, "uuid": "GPU-0"}, {"gpu_index": 1}])
+    assert [row["board"] for row in Database([run]).rows("SELECT board FROM boards.gpu ORDER BY gpu_index")] == [
+        "GPU-0",
+        "1",
+    ]
+    assert "board" not in Database([run]).columns("gpu")
+
+
 def test_only_tables_that_a_query_names_are_opened(make_run: MakeRun) -> None:
     run = make_run(gpu=[{"gpu_index": 0}], training=[{"step": 1}])
     database = Database([run])
@@ -324,15 +365,22 @@ def test_a_query_of_the_users_sees_sealed_files_and_lines(make_run: MakeRun) -> 
 
 
 def test_many_made_up_names_do_not_make_columns_without_end(make_run: MakeRun) -> None:
-    from pulsetrain.runs import lines
-
-    names = [f"n{number:05}" for number in range(lines.MOST_FOUND + 50)]
+    names = [f"n{number:05}" for number in range(line_columns.MOST_FOUND + 50)]
     database = Database([make_run(training=[dict.fromkeys(names, 1.0)])])
     (row,) = database.rows("SELECT * FROM training")
-    assert len(database.columns("training")) == len(columns("training")) + lines.MOST_FOUND
+    assert len(database.columns("training")) == len(columns("training")) + line_columns.MOST_FOUND
     left: dict[str, Any] = json.loads(row["other"])
     assert len(left) == 50
     assert {name for name, value in row.items() if value == 1.0} | left.keys() == set(names)
+    assert database.names_without_column == 50
+
+
+def test_a_line_that_names_something_twice_is_read(make_run: MakeRun) -> None:
+    folder = make_run(training=[{"step": 1, "loss": 2.0}])
+    (file,) = folder.files("training")
+    file.write_text(file.read_text().replace('"loss"', '"own": 1, "own": 3, "event": null, "loss": 2.0, "loss"'))
+    (row,) = Database([folder]).rows("SELECT * FROM training")
+    assert (row["step"], row["loss"]) == (1, 2.0)
 
 
 def test_nothing_is_left_behind_in_the_working_directory(

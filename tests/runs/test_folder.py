@@ -1,5 +1,6 @@
 """Run folders: how they are made, found, and told dead from alive."""
 
+import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -51,6 +52,25 @@ def test_a_prefix_of_several_runs_and_a_run_that_does_not_exist_are_clear_errors
         home.resolve("nothing")
 
 
+def test_runs_of_one_second_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    before = make(home, "resnet", START.replace(second=53, microsecond=900_000))
+    # By name, these would be in the order a, b, c.
+    third = make(home, "b", START.replace(microsecond=300))
+    second = make(home, "c", START.replace(microsecond=200))
+    first = make(home, "a", START.replace(microsecond=100))
+    damaged = make(home, "z")
+    (damaged.path / "run.json").write_text("{")
+    after = make(home, "a", START.replace(second=55))
+    in_order = [before, damaged, first, second, third, after]
+    assert [folder.path for folder in home.runs()] == [folder.path for folder in in_order]
+    after.remove()
+    assert home.resolve("last").path == third.path
+    damaged.remove()
+    same_name = make(home, "c", START.replace(microsecond=250))
+    assert home.resolve("c").path == same_name.path
+
+
 def test_a_name_means_its_latest_run(tmp_path: Path) -> None:
     home = Home(tmp_path)
     make(home, "resnet")
@@ -90,6 +110,14 @@ def test_a_damaged_run_json_is_a_clear_error(tmp_path: Path) -> None:
     (run.path / "run.json").write_text('{"id": "x", ')
     with pytest.raises(PulsetrainError, match=r"run\.json cannot be read"):
         run.load()
+
+
+def test_the_length_of_a_run_of_an_older_version_is_that_between_its_times(tmp_path: Path) -> None:
+    folder = make(Home(tmp_path), "old")
+    file = folder.path / "run.json"
+    for end, seconds in (("2026-11-16T01:31:54Z", 60.0), ("2026-11-16T01:00:00Z", 0.0)):  # the clock was set back
+        file.write_text(json.dumps({"id": "old", "name": "old", "start": "2026-11-16T01:30:54Z", "end": end}))
+        assert folder.load().seconds == seconds
 
 
 def test_a_run_json_of_a_newer_version_is_still_read(tmp_path: Path) -> None:

@@ -13,14 +13,16 @@ import psutil
 import pytest
 
 from pulsetrain.runs import outline as outlines
-from pulsetrain.runs.folder import Home, Host, Run, RunFolder, host_name
-from pulsetrain.runs.follow import File, Follow, newest_live
+from pulsetrain.runs.folder import Host, RunFolder, host_name
+from pulsetrain.runs.follow import Follow
+from pulsetrain.runs.line_file import LineFile
 from pulsetrain.runs.outline import outline, recent
 from pulsetrain.runs.seal import seal, seal_all
 from pulsetrain.runs.writer import Writer
-from pulsetrain.sampler import Clock, Sampler
+from pulsetrain.sampler import Sampler, SamplerClock
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
-from pulsetrain.sources import Options, open_sources
+from pulsetrain.sources import Options
+from pulsetrain.sources.opening import open_sources
 
 MakeRun = Callable[..., RunFolder]
 Following = Callable[..., Follow]
@@ -28,7 +30,7 @@ START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 GPU = {"gpu_index": 0, "uuid": "GPU-1", "name": "NVIDIA L4"}
 
 
-class FakeClock(Clock):
+class FakeClock(SamplerClock):
     """Time that passes only in waits."""
 
     now = 0.0
@@ -155,7 +157,7 @@ def test_events_are_told_with_their_details(run: RunFolder, follow: Following) -
     write(run, "gpu", gpu(5, up=0))
     write(run, "events", {"elapsed_seconds": 5, "kind": "gpu_lost", "severity": "error", "message": "gone", "xid": 79})
     (snapshot,) = settled(follow(run))
-    assert snapshot.events == (Event("gpu_lost", "gone", "error", {"xid": 79}),)
+    assert snapshot.events == (Event("gpu_lost", "gone", "critical", {"xid": 79}),)
     assert snapshot.samples[0].values == {"up": 0}
 
 
@@ -218,7 +220,7 @@ def test_following_may_begin_at_any_moment(run: RunFolder, follow: Following) ->
 @pytest.mark.parametrize("moment", [0.0, 0.05, 123.4, 499.9, 1000.0])
 def test_a_moment_is_found_in_a_file(run: RunFolder, moment: float) -> None:
     path = write(run, "gpu", *(gpu(second / 10, up=1, padding="x" * 100) for second in range(5000)))
-    with File(path) as file:
+    with LineFile(path) as file:
         file.seek(moment)
         lines = file.next_tick()
     expected = [second / 10 for second in range(5000) if second / 10 >= moment][:1]
@@ -229,6 +231,11 @@ def test_a_short_run_needs_no_outline(run: RunFolder) -> None:
     write(run, "gpu", *(gpu(second, up=1) for second in range(100)))
     assert recent(run, host_name()) == -math.inf
     assert list(outline(run, host_name(), -math.inf)) == []
+
+
+def test_lines_of_one_moment_have_no_outline(make_run: Callable[..., RunFolder]) -> None:
+    run = make_run(host_name=host_name(), gpu=[{"gpu_index": 0, "elapsed_seconds": 0.0}] * 3)
+    assert list(outline(run, host_name(), math.inf)) == []
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -266,6 +273,12 @@ def test_a_long_run_is_outlined_by_ticks_at_even_distances(
     assert later[-1].elapsed == seconds - 2
 
 
+def test_a_file_whose_first_line_is_damaged_is_outlined_from_its_beginning(run: RunFolder) -> None:
+    path = write(run, "gpu", *(gpu(second, up=1) for second in range(100)))
+    path.write_bytes(b'{"elapsed_sec\n' + path.read_bytes())
+    assert [snapshot.elapsed for snapshot in outline(run, host_name(), 50.0)][:2] == [0, 1]
+
+
 def test_all_of_a_run_that_was_sealed_is_outlined(run: RunFolder, follow: Following) -> None:
     write(run, "gpu", *(gpu(t, up=1, power_draw_watts=float(t)) for t in range(100)))
     end(run)
@@ -275,20 +288,6 @@ def test_all_of_a_run_that_was_sealed_is_outlined(run: RunFolder, follow: Follow
     assert [snapshot.elapsed for snapshot in past] == list(range(100))
     (only,) = follow(run, start).read()
     assert only.last
-
-
-def test_the_run_that_this_machine_records_is_found_by_itself(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    assert newest_live(home) is None
-    for number, (status, host) in enumerate(
-        [("running", host_name()), ("running", host_name()), ("finished", host_name()), ("running", "elsewhere")]
-    ):
-        folder = RunFolder(tmp_path / f"20261116-12000{number}-test-0000")
-        folder.path.mkdir()
-        folder.save(Run(id=folder.path.name, name="test", start=START, status=status, hosts={host: here()}))
-    found = newest_live(home)
-    assert found is not None
-    assert found.path.name == "20261116-120001-test-0000"
 
 
 def test_a_process_on_a_gpu_and_the_same_of_the_command_are_two_subjects(run: RunFolder, follow: Following) -> None:

@@ -14,16 +14,17 @@ from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Host, RunFolder
 from pulsetrain.runs.replay import Replay
 from pulsetrain.runs.writer import Writer
-from pulsetrain.sampler import Clock, Sampler
+from pulsetrain.sampler import Sampler, SamplerClock
 from pulsetrain.snapshot import Event, Snapshot, Subject
-from pulsetrain.sources import Options, open_sources
+from pulsetrain.sources import Options
+from pulsetrain.sources.opening import open_sources
 
 MakeRun = Callable[..., RunFolder]
 START = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
 GPU = {"gpu_index": 0, "uuid": "GPU-1", "name": "NVIDIA L4"}
 
 
-class FakeClock(Clock):
+class FakeClock(SamplerClock):
     """Time that passes only in waits."""
 
     def __init__(self) -> None:
@@ -147,14 +148,14 @@ def test_the_reports_of_each_rank_are_merged_up_to_the_next_tick(make_run: MakeR
 
 
 def test_events_stand_in_the_snapshot_of_their_tick_with_all_that_they_said(make_run: MakeRun) -> None:
-    xid: dict[str, str | int] = {"gpu_index": 0, "uuid": "GPU-1", "xid": 79, "colour": "red"}
+    xid: dict[str, str | int] = {"gpu_index": 0, "uuid": "GPU-1", "xid": 79, "color": "red"}
     run = make_run(
         host=[{"cpu_ratio": 0.5}, {"cpu_ratio": 0.5}],
         events=[{"elapsed_seconds": 1.0, "kind": "xid", "severity": "error", "message": "XID 79"} | xid],
     )
     first, second = snapshots(run)
     assert first.events == ()
-    assert second.events == (Event("xid", "XID 79", "error", xid),)
+    assert second.events == (Event("xid", "XID 79", "critical", xid),)
 
 
 def test_an_event_of_the_writer_comes_at_its_wall_clock_time(make_run: MakeRun) -> None:

@@ -19,19 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.runs import seal
+from pulsetrain.runs import export, seal
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RunFolder, host_name
+from pulsetrain.runs.reports import TrainingReports
 from pulsetrain.runs.sealing import Sealer
 from pulsetrain.runs.writer import Writer
 from pulsetrain.snapshot import Sample, Snapshot, Subject
-from pulsetrain.sources.training import Training
-from pulsetrain.training import recorder as recorder_module
+from pulsetrain.supervise import DOWN_AFTER_FAILURES, Supervisor
+from pulsetrain.training import report_writer
 from pulsetrain.training.recorder import Recorder
 
 MakeRun = Callable[..., RunFolder]
 NAME = "gpu_metrics_20261116_120000"
-STEPS = ("written", "on the disk", "renamed", "the name on the disk", "sealed")
+STEPS = ("written", "on the disk", "renamed", "the name on the disk", "sealed", "with its pyramid")
 
 
 def rows(run: RunFolder, table: str = "gpu") -> list[dict[str, Any]]:
@@ -51,7 +52,8 @@ def damaged(run: RunFolder) -> int:
 
 
 def names(run: RunFolder) -> list[str]:
-    return sorted(file.name for file in (run.path / "vm").iterdir() if file.name != seal.LOCK)
+    """Without the pyramids, which large files have."""
+    return sorted(file.name for file in (run.path / "vm").glob("[!.]*") if file.suffix != ".pyramid")
 
 
 @pytest.fixture
@@ -130,6 +132,21 @@ def test_a_sealed_file_that_is_not_whole_does_not_cost_the_lines(run: RunFolder)
     seal.seal(run.path / "vm", [f"{NAME}.jsonl"])
     assert names(run) == [f"{NAME}.parquet"]
     assert rows(run) == before
+
+
+@pytest.mark.parametrize("kind", sorted(export.WRITERS))
+def test_a_sealed_file_that_is_damaged_within_is_told_without_a_traceback(
+    run: RunFolder, kind: str, tmp_path: Path
+) -> None:
+    seal.seal(run.path / "vm", [f"{NAME}.jsonl"])
+    file = run.path / f"vm/{NAME}.parquet"
+    text = file.read_bytes()
+    file.write_bytes(text[:4] + b"\xff" * 400 + text[404:])  # its end is whole
+    for read in (rows, lambda run: Database([run]).arrays("SELECT * FROM gpu")):
+        with pytest.raises(PulsetrainError, match="a sealed file is damaged: "):
+            read(run)
+    with pytest.raises((PulsetrainError, OSError)):
+        export.WRITERS[kind](Database([run]), "gpu", tmp_path / "out")
 
 
 def test_a_file_that_is_still_being_written_is_not_sealed(run: RunFolder) -> None:
@@ -234,7 +251,7 @@ def test_the_watching_process_does_not_load_duckdb(tmp_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-import pulsetrain.cli.session, pulsetrain.runs.sealing
+import pulsetrain.runs.sealing, pulsetrain.watching.command
 sealer = pulsetrain.runs.sealing.Sealer(Path(sys.argv[1]))
 sealer.add(Path(sys.argv[1]) / "gpu_metrics_x.jsonl")
 sealer.wait()
@@ -272,13 +289,46 @@ def test_a_failure_is_said_once_and_what_failed_is_sealed_with_the_next(
     assert rows(run) == before
 
 
+def test_a_segment_that_cannot_be_sealed_holds_up_no_other_and_is_named_once(
+    run: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = run.path / "vm"
+    bad = folder / "gpu_metrics_20261116_000000.jsonl"  # before all others
+    bad.mkdir()
+    supervisor = Supervisor()
+    sealer = Sealer(folder, supervisor)
+    sealer.add(bad)
+    for second in range(2):
+        good = folder / f"gpu_metrics_20261116_13000{second}.jsonl"
+        good.write_bytes((folder / f"{NAME}.jsonl").read_bytes())
+        sealer.add(good)
+        sealer.wait()
+        assert good.with_suffix(".parquet").exists() and not good.exists()
+    (health,) = supervisor.health()
+    assert (health.name, health.status, health.skipped_items) == ("sealer", "degraded", 1)
+    assert len([record for record in caplog.records if "could not be sealed" in record.message]) == 1
+
+
+def test_a_sealer_that_can_seal_nothing_is_down(run: RunFolder) -> None:
+    folder = run.path / "vm"
+    (folder / seal.LOCK).mkdir()  # no lock can be had
+    supervisor = Supervisor()
+    sealer = Sealer(folder, supervisor)
+    for _ in range(DOWN_AFTER_FAILURES):
+        sealer.add(folder / f"{NAME}.jsonl")
+        sealer.wait()
+    (health,) = supervisor.troubled()
+    assert (health.name, health.status, health.skipped_items) == ("sealer", "down", 1)
+    assert "Is a directory" in health.reason
+
+
 def test_files_of_the_training_are_sealed_and_read_to_their_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder_module, "SEGMENT_BYTES", 4000)
+    monkeypatch.setattr(report_writer, "SEGMENT_BYTES", 4000)
     folder = tmp_path / "vm"
     sealer = Sealer(folder)
-    source = Training(folder, closed=sealer.add)
+    source = TrainingReports(folder, closed=sealer.add)
     recorder = Recorder(str(folder), "20261116_120000", time.monotonic())
     steps: list[object] = []
     for number in range(60):
@@ -302,7 +352,7 @@ def test_a_file_that_is_sealed_before_it_was_read_is_read_all_the_same(tmp_path:
     file = folder / "training_metrics_20261116_120000.jsonl"
     line = '{{"timestamp":"2026-11-16T12:00:00Z","step":{}}}\n'
     file.write_text(line.format(1))
-    source = Training(folder)
+    source = TrainingReports(folder)
     assert [one.values["step"] for one in source.read() if isinstance(one, Sample)] == [1]
     with file.open("a") as more:
         more.write(line.format(2))

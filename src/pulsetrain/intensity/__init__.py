@@ -1,8 +1,8 @@
 """Carbon intensity of electricity: where figures come from, one file each; this is the registry.
 
 provider = find("South England")                    # what a user says; UsageError if it is unknown
-recorder = Recorder(run_folder, provider, start)    # start() and stop(): carbon.json, kept up while a run goes on
-record = load_record(run_folder)                    # for insight.carbon.account, without a network
+updater = IntensityUpdater(run_folder, provider, start)   # start() and stop(): carbon.json, kept up during a run
+intensity = load_run_intensity(run_folder)                # for insight.carbon.account, without a network
 """
 
 import difflib
@@ -13,22 +13,28 @@ from typing import NamedTuple
 
 from pulsetrain.errors import UsageError
 from pulsetrain.intensity import electricity_maps, tables, uk, watttime
-from pulsetrain.intensity.record import Record, Recorder, load_record, look_up, refresh_record
-from pulsetrain.intensity.slots import Fixed, IntensityError, Provider, Slot
+from pulsetrain.intensity.run_intensity import (
+    IntensityUpdater,
+    RunIntensity,
+    load_run_intensity,
+    look_up,
+    refresh_run_intensity,
+)
+from pulsetrain.intensity.slots import FixedIntensity, IntensityError, Provider, Slot
 
 __all__ = [
     "Choice",
     "IntensityError",
+    "IntensityUpdater",
     "Provider",
-    "Record",
-    "Recorder",
+    "RunIntensity",
     "Slot",
     "choices",
     "find",
-    "load_record",
+    "load_run_intensity",
     "look_up",
-    "record_of",
-    "refresh_record",
+    "refresh_run_intensity",
+    "run_intensity_of",
 ]
 
 _PLAIN: tuple[Callable[[str], Provider | None], ...] = (uk.find, tables.find_country, tables.find_constant)
@@ -58,20 +64,20 @@ def find(spec: str) -> Provider:
         found = next((provider for look in _PLAIN if (provider := look(prefix))), None)
     if found:
         return found
-    raise UsageError(f"there is no carbon region {spec!r}.", hint=f"{_near(spec)}List them: --carbon-region ''")
+    raise UsageError(f"unknown carbon region {spec!r}.", hint=f"{_near(spec)}List them: --carbon-region ''")
 
 
-def record_of(folder: Path, spec: str, start: datetime, end: datetime, *, refresh: bool = False) -> Record:
-    """What a report counts a run with: the record in its folder, for which nothing is asked over the network.
+def run_intensity_of(folder: Path, spec: str, start: datetime, end: datetime, *, refresh: bool = False) -> RunIntensity:
+    """What a report counts a run with: what its folder has, for which nothing is asked over the network.
 
-    For another region, or to refresh, the provider is asked. Only a refreshed record of the run's own region is kept.
+    For another region, or to refresh, the provider is asked. Only refreshed values of the run's own region are kept.
     """
     provider = find(spec)
-    record = load_record(folder)
-    own = record is None or record.provider.spec == provider.about.spec
+    known = load_run_intensity(folder)
+    own = known is None or known.provider.spec == provider.about.spec
     if refresh and own:
-        return refresh_record(folder, provider, start, end)
-    return record if record and own else look_up(provider, start, end)
+        return refresh_run_intensity(folder, provider, start, end)
+    return known if known and own else look_up(provider, start, end)
 
 
 def choices() -> list[Choice]:
@@ -84,16 +90,16 @@ def choices() -> list[Choice]:
         Choice(
             "electricitymaps:DE",
             "a zone of Electricity Maps",
-            f"lifecycle, every hour; wants {electricity_maps.VARIABLE}",
+            f"lifecycle, every hour; needs {electricity_maps.VARIABLE}",
         ),
-        Choice("watttime:CAISO_NORTH", "a region of WattTime", "marginal, every 5 minutes; wants a login"),
+        Choice("watttime:CAISO_NORTH", "a region of WattTime", "marginal, every 5 minutes; needs a login"),
         *(Choice(code, fixed.region, _value(fixed)) for code, fixed in tables.countries().items()),
         *(Choice(f"gcp:{name}", fixed.region, _value(fixed)) for name, fixed in tables.google_cloud().items()),
         Choice("250", "a constant of your own", "g/kWh"),
     ]
 
 
-def _value(fixed: Fixed) -> str:
+def _value(fixed: FixedIntensity) -> str:
     return f"{fixed.accounting}, {fixed.source.partition(' (')[0]}: {fixed.grams_per_kwh:g} g/kWh"
 
 

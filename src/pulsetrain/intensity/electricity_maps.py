@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from pulsetrain.intensity import http, tables
-from pulsetrain.intensity.slots import About, IntensityError, Slot, checked, chunks, merged, overlapping
+from pulsetrain.intensity.slots import IntensityError, ProviderFacts, Slot, checked, chunks, merged, overlapping
 
 URL = "https://api.electricitymaps.com/v3"
 SOURCE = "Electricity Maps"
@@ -41,7 +41,7 @@ class ElectricityMaps:
     has_forecast = True
 
     def __init__(self, zone: str, url: str = URL, token: str | None = None) -> None:
-        self.about = About(
+        self.about = ProviderFacts(
             spec=f"electricitymaps:{zone}",
             region=f"{zone} (Electricity Maps)",
             source=SOURCE,
@@ -80,7 +80,7 @@ class ElectricityMaps:
 
     def _ask(self, what: str, params: dict[str, str]) -> list[Slot]:
         if not self._token:
-            raise IntensityError(f"{SOURCE} wants a token.", hint=f"Set {VARIABLE}; electricitymaps.com gives one.")
+            raise IntensityError(f"{SOURCE} needs a token.", hint=f"Set {VARIABLE}; electricitymaps.com gives one.")
         answer = http.get(
             f"{self._url}/carbon-intensity/{what}",
             _Answer,

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from pulsetrain import __version__
+from pulsetrain.answers import EndlessAnswer, read_bounded
+from pulsetrain.errors import in_words
 from pulsetrain.intensity.slots import IntensityError
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def get(
     try:
         return msgspec.json.decode(body, type=answer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise IntensityError(f"{urlsplit(url).netloc} answered something unexpected: {error}.") from None
+        raise IntensityError(f"{urlsplit(url).netloc} sent an unexpected response: {error}.") from None
 
 
 def _client(secret: Mapping[str, str], login: tuple[str, str] | None) -> "httpx.Client":
@@ -76,22 +78,20 @@ def _ask(client: "httpx.Client", url: str, params: Mapping[str, str] | None) -> 
 
     host = urlsplit(url).netloc
     deadline = time.monotonic() + WHOLE_SECONDS
-    body = bytearray()
     try:
         with client.stream("GET", url, params=params) as response:
-            for chunk in response.iter_bytes():
-                body += chunk
-                if len(body) > MAX_BYTES or time.monotonic() > deadline:
-                    raise IntensityError(f"{host} sends an answer without end.")
+            body = read_bounded(response.iter_bytes(), MAX_BYTES, deadline)
+    except EndlessAnswer:
+        raise IntensityError(f"{host} sends an endless response.") from None
     except httpx.TimeoutException:
-        raise _Passing(f"{host} does not answer in time.") from None
+        raise _Passing(f"{host} does not respond in time.") from None
     except httpx.TransportError as error:
-        raise _Passing(f"{host} cannot be reached: {error}.") from None
+        raise _Passing(f"{host} cannot be reached: {in_words(error)}.") from None
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise IntensityError(f"{host} cannot be asked: {error}.") from None
+        raise IntensityError(f"the request to {host} failed: {in_words(error)}.") from None
     if response.status_code == httpx.codes.OK:
-        return bytes(body)
-    raise _refusal(response, host, _reason(bytes(body)))
+        return body
+    raise _refusal(response, host, _reason(body))
 
 
 def _refusal(response: "httpx.Response", host: str, reason: str) -> IntensityError:

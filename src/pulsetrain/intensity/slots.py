@@ -36,7 +36,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     """When the provider said so."""
 
 
-class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+class FixedIntensity(msgspec.Struct, frozen=True, kw_only=True):
     """One value for all times: a yearly average, or the user's own."""
 
     grams_per_kwh: float
@@ -46,23 +46,23 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     accounting: Accounting
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider's values are. It stands in the run folder, so that a run can be counted without the provider."""
 
     spec: str
     """What finds the same provider again; the name of its cache too."""
     region: str
     source: str
-    """Who says so, with year and licence."""
+    """Who says so, with year and license."""
     accounting: Accounting
-    fixed: Fixed | None = None
+    fixed: FixedIntensity | None = None
     """What holds when there are no values by time. It may be counted in another way than those."""
 
 
 class Provider(Protocol):
     """Where values come from. Nothing is asked before `slots` or `forecast` is called."""
 
-    about: About
+    about: ProviderFacts
     has_slots: bool
     """False for a table or a constant: `about.fixed` says it all."""
     has_forecast: bool
@@ -77,7 +77,7 @@ class Provider(Protocol):
 def checked(grams_per_kwh: float, source: str) -> float:
     """The value, if it can be one."""
     if not 0.0 <= grams_per_kwh <= MAX_GRAMS_PER_KWH:
-        raise IntensityError(f"{source} gave {grams_per_kwh:g} g/kWh, which cannot be.")
+        raise IntensityError(f"{source} gave {grams_per_kwh:g} g/kWh, which is impossible.")
     return grams_per_kwh
 
 

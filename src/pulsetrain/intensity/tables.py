@@ -4,7 +4,7 @@ import re
 from datetime import datetime
 from functools import cache
 
-from pulsetrain.intensity.slots import MAX_GRAMS_PER_KWH, About, Fixed, Slot
+from pulsetrain.intensity.slots import MAX_GRAMS_PER_KWH, FixedIntensity, ProviderFacts, Slot
 
 COUNTRY_YEAR = 2024
 COUNTRIES: dict[str, tuple[str, int] | tuple[str, int, int]] = {
@@ -110,14 +110,14 @@ GOOGLE_CLOUD = {
 """Grams per kWh of the grid at the place, without what the operator buys elsewhere."""
 
 
-class Static:
+class FixedProvider:
     """One value for all times."""
 
     has_slots = False
     has_forecast = False
 
-    def __init__(self, spec: str, fixed: Fixed) -> None:
-        self.about = About(
+    def __init__(self, spec: str, fixed: FixedIntensity) -> None:
+        self.about = ProviderFacts(
             spec=spec, region=fixed.region, source=fixed.source, accounting=fixed.accounting, fixed=fixed
         )
 
@@ -129,12 +129,12 @@ class Static:
 
 
 @cache
-def countries() -> dict[str, Fixed]:
+def countries() -> dict[str, FixedIntensity]:
     return {code: _country(*row) for code, row in COUNTRIES.items()}
 
 
-def _country(name: str, grams_per_kwh: int, year: int = COUNTRY_YEAR) -> Fixed:
-    return Fixed(
+def _country(name: str, grams_per_kwh: int, year: int = COUNTRY_YEAR) -> FixedIntensity:
+    return FixedIntensity(
         grams_per_kwh=grams_per_kwh,
         quality="annual",
         region=name,
@@ -144,9 +144,9 @@ def _country(name: str, grams_per_kwh: int, year: int = COUNTRY_YEAR) -> Fixed:
 
 
 @cache
-def google_cloud() -> dict[str, Fixed]:
+def google_cloud() -> dict[str, FixedIntensity]:
     return {
-        region: Fixed(
+        region: FixedIntensity(
             grams_per_kwh=grams_per_kwh,
             quality="annual",
             region=f"Google Cloud {region}",
@@ -157,29 +157,29 @@ def google_cloud() -> dict[str, Fixed]:
     }
 
 
-def find_country(text: str) -> Static | None:
+def find_country(text: str) -> FixedProvider | None:
     """A country by its ISO code or its name."""
     for code, fixed in countries().items():
         if text.lower() in (code.lower(), fixed.region.lower()):
-            return Static(code, fixed)
+            return FixedProvider(code, fixed)
     return None
 
 
-def find_google_cloud(text: str) -> Static | None:
+def find_google_cloud(text: str) -> FixedProvider | None:
     """What follows `gcp:`."""
     fixed = google_cloud().get(text.lower())
-    return Static(f"gcp:{text.lower()}", fixed) if fixed else None
+    return FixedProvider(f"gcp:{text.lower()}", fixed) if fixed else None
 
 
-def find_constant(text: str) -> Static | None:
+def find_constant(text: str) -> FixedProvider | None:
     """A number of the user's own, in g/kWh."""
     if not re.fullmatch(r"\d+(\.\d+)?", text) or float(text) > MAX_GRAMS_PER_KWH:
         return None
-    fixed = Fixed(
+    fixed = FixedIntensity(
         grams_per_kwh=float(text),
         quality="constant",
         region="an unnamed place",
         source="as you said",
         accounting="unknown",
     )
-    return Static(text, fixed)
+    return FixedProvider(text, fixed)

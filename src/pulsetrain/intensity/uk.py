@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from pulsetrain.intensity import http, tables
-from pulsetrain.intensity.slots import About, IntensityError, Slot, checked, chunks, merged, overlapping
+from pulsetrain.intensity.slots import IntensityError, ProviderFacts, Slot, checked, chunks, merged, overlapping
 
 URL = "https://api.carbonintensity.org.uk"
 SOURCE = "Carbon Intensity API (National Energy System Operator, CC BY 4.0)"
@@ -66,7 +66,7 @@ class Uk:
 
     def __init__(self, spec: str, region: str, where: str = "", url: str | None = None) -> None:
         """`where` is the end of a path: `regionid/13`, `postcode/SW1A`, or nothing for the whole country."""
-        self.about = About(
+        self.about = ProviderFacts(
             spec=spec, region=region, source=SOURCE, accounting="operational", fixed=tables.countries()["GB"]
         )
         base = url or os.environ.get("PULSETRAIN_CARBON_UK_URL", URL)
@@ -134,9 +134,9 @@ def _slot(entry: _Entry, fetched: datetime) -> Slot | None:
     try:
         start, end = datetime.fromisoformat(entry.start), datetime.fromisoformat(entry.to)
     except ValueError:
-        raise IntensityError(f"{SOURCE} gave a time that is none: {entry.start!r} to {entry.to!r}.") from None
+        raise IntensityError(f"{SOURCE} gave an invalid time: {entry.start!r} to {entry.to!r}.") from None
     if start.utcoffset() != timedelta(0) or end - start != SLOT:
-        raise IntensityError(f"{SOURCE} gave a slot that is none: {entry.start} to {entry.to}.")
+        raise IntensityError(f"{SOURCE} gave an invalid slot: {entry.start} to {entry.to}.")
     if entry.intensity is None:
         raise IntensityError(f"{SOURCE} gave a slot without an intensity: {entry.start}.")
     actual, forecast = entry.intensity.actual, entry.intensity.forecast

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from pulsetrain.intensity import http
-from pulsetrain.intensity.slots import About, IntensityError, Slot, checked, chunks, merged, overlapping
+from pulsetrain.intensity.slots import IntensityError, ProviderFacts, Slot, checked, chunks, merged, overlapping
 
 URL = "https://api.watttime.org"
 SOURCE = "WattTime"
@@ -49,7 +49,7 @@ class WattTime:
     has_forecast = True
 
     def __init__(self, region: str, url: str = URL, username: str | None = None, password: str | None = None) -> None:
-        self.about = About(
+        self.about = ProviderFacts(
             spec=f"watttime:{region}", region=f"{region} (WattTime)", source=SOURCE, accounting="marginal"
         )
         self._region = region
@@ -98,8 +98,8 @@ class WattTime:
     def _login(self) -> str:
         if not self._username or not self._password:
             raise IntensityError(
-                f"{SOURCE} wants a login.",
-                hint="Set WATTTIME_USERNAME and WATTTIME_PASSWORD; docs.watttime.org tells how.",
+                f"{SOURCE} needs a login.",
+                hint="Set WATTTIME_USERNAME and WATTTIME_PASSWORD; docs.watttime.org explains how.",
             )
         if time.monotonic() > self._token_until:
             self._token = http.get(f"{self._url}/login", _Login, login=(self._username, self._password)).token

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import duckdb
 
-from pulsetrain.catalog import CORE_GPU_FIELDS
+from pulsetrain.catalog import TABLES
 from pulsetrain.runs.database import Database
-from pulsetrain.runs.lines import identifier, quoted
+from pulsetrain.runs.line_columns import identifier, quoted, utc_column
 
 _BATCH = 10_000
 
@@ -25,8 +25,9 @@ def write_csv(database: Database, table: str, path: Path) -> int:
 
 
 def write_parquet(database: Database, table: str, path: Path) -> int:
-    """As a query sees the table."""
-    return _copy(database, table, path, "FORMAT parquet, COMPRESSION zstd")
+    """As a query sees the table; times are instants in UTC, as the Z of the other formats says."""
+    chosen = ", ".join(utc_column(name, type) for name, type in database.columns(table).items())
+    return _copy(database, f"(SELECT {chosen} FROM {table})", path, "FORMAT parquet, COMPRESSION zstd")
 
 
 def write_jsonl(database: Database, table: str, path: Path) -> int:
@@ -39,13 +40,13 @@ def write_jsonl(database: Database, table: str, path: Path) -> int:
         *(f"{quoted(name)}: {identifier(name)}" for name in columns),
     ]
     # To merge objects is to leave out what is null. The fields of the older tools stand in every line all the same.
-    always = json.dumps(dict.fromkeys(["timestamp", *(CORE_GPU_FIELDS if table == "gpu" else ())]))
-    found = database.execute(f"""
-        SELECT json_merge_patch({quoted(always)}::JSON,
-            json_merge_patch('{{}}'::JSON, to_json({{{", ".join(members)}}})), coalesce(other, '{{}}'))
-        FROM lines.{table}""")
+    always = json.dumps(dict.fromkeys(["timestamp", *TABLES[table].always]))
     count = 0
-    with path.open("w", encoding="utf-8") as file:
+    with path.open("w", encoding="utf-8") as file, database.damage_told():
+        found = database.execute(f"""
+            SELECT json_merge_patch({quoted(always)}::JSON,
+                json_merge_patch('{{}}'::JSON, to_json({{{", ".join(members)}}})), coalesce(other, '{{}}'))
+            FROM lines.{table}""")
         while batch := found.fetchmany(_BATCH):
             file.writelines(f"{line}\n" for (line,) in batch)
             count += len(batch)
@@ -53,10 +54,11 @@ def write_jsonl(database: Database, table: str, path: Path) -> int:
 
 
 def _copy(database: Database, what: str, path: Path, how: str) -> int:
-    try:
-        ((count,),) = database.execute(f"COPY {what} TO {quoted(str(path))} ({how})").fetchall()
-    except duckdb.IOException as error:  # the disk is full, say
-        raise OSError(str(error)) from None
+    with database.damage_told():
+        try:
+            ((count,),) = database.execute(f"COPY {what} TO {quoted(str(path))} ({how})").fetchall()
+        except duckdb.IOException as error:  # the disk is full, say
+            raise OSError(str(error)) from None
     return int(count)
 
 

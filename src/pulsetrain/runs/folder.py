@@ -6,29 +6,44 @@
 """
 
 import contextlib
+import math
 import os
 import re
 import secrets
 import shutil
 import socket
+import stat
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import psutil
 
+from pulsetrain.catalog import TABLES
 from pulsetrain.errors import PulsetrainError, UsageError
+from pulsetrain.regular_files import is_regular, open_regular, read_description
+from pulsetrain.runs import liveness
+from pulsetrain.untrusted import showable, showable_json
 
+SCHEMA = 1
+"""Version of the form of run.json, and of what commands print as JSON. Added fields do not change it."""
 RUN_JSON = "run.json"
 HOST_JSON = "host.json"
+PRIVATE_MODE = 0o700
+SHARED_MODE = 0o2750
+"""With the folder's group for all that is made in it."""
+SURELY_DEAD = timedelta(days=1)
+"""A run of another machine that nobody has written for so long is not written any more."""
 JOIN_SECONDS = 20.0
 """How long a host waits for another one that begins the run of their job."""
 
 
-class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
+class CountingOptions(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What the user said about how energy becomes carbon and money."""
 
     carbon_region: str | None = None
@@ -40,35 +55,80 @@ class Account(msgspec.Struct, kw_only=True, omit_defaults=True):
     charge: Literal["all", "used"] | None = None
     """Energy of all GPUs that were watched, or of those alone that the command's processes used."""
 
-    def over(self, other: "Account") -> "Account":
+    def over(self, other: "CountingOptions") -> "CountingOptions":
         """This one, and what it leaves open from the other."""
         chosen = {
             field: getattr(other, field) if getattr(self, field) is None else getattr(self, field)
             for field in self.__struct_fields__
         }
-        return Account(**chosen)
+        return CountingOptions(**chosen)
 
 
 class Run(msgspec.Struct, kw_only=True):
     """What `run.json` holds. Fields are only ever added, so that older folders stay readable."""
 
+    schema: int = SCHEMA
     id: str
     """Also the correlation id: it stands in every log line, metric label and event."""
     name: str
     command: list[str] = []
     directory: str = ""
+    user: str = ""
+    """Who ran it, by the name of the account."""
+    project: str = ""
     tags: dict[str, str] = {}
+    config: dict[str, Any] = {}
+    """The settings of the training, as the program gave them to `pulsetrain.init`: plain values, nested."""
+    note: str = ""
+    """What somebody wrote down about it: `pulsetrain runs note`."""
     start: datetime
     end: datetime | None = None
+    """`seconds` after the start, whatever has become of the wall clock meanwhile."""
+    seconds: float | None = None
+    """How long it took, by the monotonic clock; None for a run in progress, or one whose end was not recorded."""
     status: str = "running"
-    """running, finished (exit code 0), failed, interrupted (ended by a signal), or died (pulsetrain did)."""
+    """running; finished (exit code 0); failed; interrupted (ended by a signal); detached (the watching ended before the
+    process did); or died (pulsetrain did, or the program that called `init`)."""
     exit_code: int | None = None
     interval_seconds: float = 1.0
     simulated: bool = False
     hosts: dict[str, "Host"] = {}
     lost_samples: int = 0
     """Samples that could not be written, because the disk was full or away."""
-    account: Account = msgspec.field(default_factory=Account)
+    account: CountingOptions = msgspec.field(default_factory=CountingOptions)
+
+    def __post_init__(self) -> None:
+        if self.seconds is None and self.end is not None:  # of an older version
+            self.seconds = max(0.0, (self.end - self.start).total_seconds())
+
+
+class Launch(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What a launcher said about the job. None where it does not say it."""
+
+    launcher: str = ""
+    """torchrun, slurm, mpirun, ray, kubernetes; or two of them: `slurm + torchrun`."""
+    job_id: str = ""
+    """The same on all hosts of the job."""
+    node_rank: int | None = None
+    nodes: int | None = None
+    world_size: int | None = None
+    """Ranks on all hosts."""
+    restarts: int | None = None
+    """How often the launcher had started the job before."""
+
+
+class HostAttempt(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One stretch in which a host was watched for a run."""
+
+    start: datetime
+    """By the clock of the host."""
+    began: float = 0.0
+    """Elapsed seconds of the host."""
+    ended: float | None = None
+    """None while it goes on, and where its end was not recorded."""
+    status: str = "running"
+    """As that of a run, for the command of this host."""
+    exit_code: int | None = None
 
 
 class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -81,12 +141,26 @@ class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
     cpu_cores: int = 0
     memory_bytes: int = 0
     pid: int = 0
-    """The watching process; with its start time, this tells whether a run still lives."""
+    """The watching process."""
     pid_start: float = 0.0
+    boot_id: str = ""
+    """The boot of the machine that it runs in: there, the lock on the run tells for sure whether it lives."""
     started: float = 0.0
     """When elapsed seconds began, on the monotonic clock of this machine."""
+    launch: Launch | None = None
+    """None where no launcher was seen."""
+    attempts: list[HostAttempt] = []
+    """In order of time. Empty in runs of older versions."""
+    clock_error_seconds: float | None = None
+    """How far the clock may be off, as the kernel says of a synchronized one; None where it is not, or does not say."""
+    ahead_of_folder_seconds: float | None = None
+    """By how much the clock is ahead of the one that stamps files in the run folder."""
+    ahead_error_seconds: float | None = None
+    """How far that may be off."""
     unavailable: dict[str, str] = {}
     """Sources that did not work here, and why."""
+    troubled: list[str] = []
+    """Parts of pulsetrain that left something out or failed here, a line each."""
 
 
 class RunFolder:
@@ -98,88 +172,150 @@ class RunFolder:
     def __repr__(self) -> str:
         return f"RunFolder({str(self.path)!r})"
 
+    def __str__(self) -> str:
+        return showable(str(self.path))
+
+    @property
+    def name(self) -> str:
+        """The name of the folder, which is the run's id unless it was renamed. Fit to be shown."""
+        return showable(self.path.name)
+
     def host_folder(self, host: str) -> Path:
         return self.path / host
 
     def load(self) -> Run:
-        """Read run.json. A run that says it is running, but whose watching process is gone, died."""
+        """Read run.json. A run that says it is running, but whose watching process is gone, died.
+
+        All text in it is fit to be shown.
+        """
         file = self.path / RUN_JSON
         try:
-            run = msgspec.json.decode(file.read_bytes(), type=Run)
+            run = showable_json(read_description(file), Run)
         except FileNotFoundError:
             raise UsageError(f"{self.path} is not a run: it has no {RUN_JSON}.") from None
+        except OSError as error:
+            raise PulsetrainError(f"{file} cannot be read: {error.strerror}.") from None
         except msgspec.MsgspecError as error:
             raise PulsetrainError(
                 f"{file} cannot be read: {error}.", hint="The other files of the run may be whole."
             ) from None
-        for other in self.path.glob(f"*/{HOST_JSON}"):
-            with contextlib.suppress(
-                msgspec.MsgspecError, OSError
-            ):  # a host that is being killed must not hide the run
-                run.hosts[other.parent.name] = msgspec.json.decode(other.read_bytes(), type=Host)
+        run.hosts = {name: host for name, host in run.hosts.items() if _is_host(name)}  # each is a folder in here
+        for other in sorted(self.path.glob(f"*/{HOST_JSON}")):
+            if _is_host(other.parent.name):
+                with contextlib.suppress(msgspec.MsgspecError, OSError):  # a host that is killed must not hide the run
+                    run.hosts[other.parent.name] = showable_json(read_description(other), Host)
         if run.status == "running" and not self._lives(run):
             run.status = "died"
         return run
 
     def save(self, run: Run) -> None:
-        _write_json(self.path / RUN_JSON, run)
+        write_json(self.path / RUN_JSON, run)
 
     def save_host(self, name: str, host: Host) -> None:
         """What a host adds to a run that another one has begun."""
-        _write_json(self.host_folder(name) / HOST_JSON, host)
+        write_json(self.host_folder(name) / HOST_JSON, host)
 
     def size_bytes(self) -> int:
         return sum(status.st_size for status in self._statuses("*"))
 
     def files(self, table: str) -> list[Path]:
         """The files of a table on all hosts, oldest first: JSON lines, and Parquet where a segment has been sealed."""
-        stem = "events" if table == "events" else f"{table}_metrics_*"
+        stem = TABLES[table].files
         found: dict[Path, Path] = {}
         for suffix in (".jsonl", ".parquet"):  # in this order: a segment that is sealed meanwhile is not missed
             for file in self.path.glob(f"*/{stem}{suffix}"):
-                if file.with_suffix("") not in found or is_whole(file):
+                if not _is_host(file.parent.name):
+                    continue
+                if is_regular(file) and (file.with_suffix("") not in found or is_whole(file)):
                     found[file.with_suffix("")] = file
         return [found[stem] for stem in sorted(found, key=lambda stem: (stem.parent.name, stem.name))]
 
     def remove(self) -> None:
-        shutil.rmtree(self.path)
+        """The folder and all in it; of a link to a folder, the link."""
+        try:
+            if self.path.is_symlink():
+                self.path.unlink()
+            else:
+                shutil.rmtree(self.path)
+        except OSError as error:
+            raise PulsetrainError(f"{self.path} cannot be removed: {error.strerror}.") from None
 
     def _statuses(self, pattern: str) -> Iterator[os.stat_result]:
-        """Of all files; one that is sealed or replaced meanwhile is left out."""
+        """Of all files; one that is sealed or replaced meanwhile, or is not ours to see, is left out."""
         for file in self.path.rglob(pattern):
-            with contextlib.suppress(FileNotFoundError):
-                if file.is_file():
-                    yield file.stat()
+            with contextlib.suppress(OSError):
+                status = file.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield status
+
+    def last_moved(self) -> datetime:
+        """When one of the files was last written."""
+        newest = max((status.st_mtime for status in self._statuses("*.json*")), default=0.0)
+        return datetime.fromtimestamp(newest, UTC)
+
+    def may_live(self, run: Run) -> bool:
+        """Whether somebody may still write this run: unless its end was recorded, or it is certain that nobody does."""
+        if run.end is not None:
+            return False
+        if self._lock_told(run) is None:
+            return run.status == "running" or datetime.now(UTC) - self.last_moved() < SURELY_DEAD
+        return run.status == "running"
 
     def _lives(self, run: Run) -> bool:
+        told = self._lock_told(run)
+        if told is not None:
+            return told
         here = run.hosts.get(host_name())
-        if here is None:  # watched from another machine: trust its files as long as they move
-            newest = max((status.st_mtime for status in self._statuses("*.json*")), default=0.0)
-            return datetime.now(UTC).timestamp() - newest < max(60.0, 10 * run.interval_seconds)
-        try:
-            return abs(float(psutil.Process(here.pid).create_time()) - here.pid_start) < 1.0
-        except psutil.Error:
-            return False
+        if here and here.pid and not here.boot_id:  # recorded by an older version
+            return _is_process(here.pid, here.pid_start)
+        # Watched from another machine: trust its files as long as they move.
+        return (datetime.now(UTC) - self.last_moved()).total_seconds() < max(60.0, 10 * run.interval_seconds)
+
+    def _lock_told(self, run: Run) -> bool | None:
+        """Whether the locks of the run say that it lives; None when they cannot tell from here."""
+        held = {name: liveness.is_held(self.host_folder(name)) for name in run.hosts}
+        if any(held.values()):
+            return True
+        boot = liveness.boot_id()
+        free = run.hosts and all(held[name] is False and host.boot_id == boot for name, host in run.hosts.items())
+        return False if boot and free else None
+
+
+def _loaded(folder: RunFolder) -> Run | None:
+    """None when run.json is damaged: nobody can join such a run."""
+    try:
+        return folder.load()
+    except PulsetrainError:
+        return None
+
+
+def _is_process(pid: int, started: float) -> bool:
+    try:
+        return abs(float(psutil.Process(pid).create_time()) - started) < 1.0
+    except psutil.Error:
+        return False
 
 
 class Home:
     """The folder that holds all runs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
+        """New runs are for their owner alone, or, when `shared`, for the owner's group to read as well."""
         self.path = path
+        self._mode = SHARED_MODE if shared else PRIVATE_MODE
 
     @classmethod
-    def find(cls, directory: str | None = None) -> "Home":
+    def find(cls, directory: str | None = None, *, shared: bool = False) -> "Home":
         """`--dir`, else $PULSETRAIN_HOME/runs, else ~/.pulsetrain/runs."""
         if directory:
-            return cls(Path(directory).expanduser())
+            return cls(Path(directory).expanduser(), shared=shared)
         if home := os.environ.get("PULSETRAIN_HOME"):
-            return cls(Path(home).expanduser() / "runs")
+            return cls(Path(home).expanduser() / "runs", shared=shared)
         try:
-            return cls(Path.home() / ".pulsetrain" / "runs")
+            return cls(Path.home() / ".pulsetrain" / "runs", shared=shared)
         except RuntimeError:
             raise UsageError(
-                "there is no home directory to keep runs in.", hint="Set PULSETRAIN_HOME, or say --dir FOLDER."
+                "there is no home directory to keep runs in.", hint="Set PULSETRAIN_HOME, or use --dir FOLDER."
             ) from None
 
     def create(self, name: str, start: datetime) -> RunFolder:
@@ -189,7 +325,8 @@ class Home:
             while True:
                 folder = self.path / f"{start:%Y%m%d-%H%M%S}-{slug(name)}-{secrets.token_hex(2)}"
                 try:
-                    folder.mkdir()
+                    folder.mkdir(PRIVATE_MODE)
+                    folder.chmod(self._mode)
                     return RunFolder(folder)
                 except FileExistsError:
                     if not folder.is_dir():
@@ -198,12 +335,13 @@ class Home:
             raise self._unwritable(error) from None
 
     def open(
-        self, name: str, start: datetime, job_id: str | None = None, one_of_many: bool = False
+        self, name: str, start: datetime, job_id: str | None = None, one_of_many: bool = False, restarts: int = 0
     ) -> tuple[RunFolder, bool]:
-        """A new run, or, with a job id, the one that has been begun for this job. True when it is new.
+        """A new run, or, with a job id, the one that has been begun for this job. True for who is to write run.json.
 
         On a host that the run knows already, only a process that is `one_of_many` belongs to it: a job may also start
-        several trainings beside each other.
+        several trainings beside each other. A launcher that counts its `restarts` goes on with the run of the job,
+        even if that has ended: the first process of each restart opens it again.
         """
         if not job_id:
             return self.create(name, start), True
@@ -220,12 +358,16 @@ class Home:
                 found = self._claimed(claim)
             except OSError as error:
                 raise self._unwritable(error) from None
-            about = found.load() if found else None
+            about = _loaded(found) if found else None
+            if found and about and restarts and _is_first(claim / f".restart-{restarts}"):
+                return found, True
             if found and about and about.status == "running":
+                if restarts:
+                    return found, False
                 if host_name() in about.hosts and not one_of_many:
                     return self.create(name, start), True
                 return found, False
-            if found or time.monotonic() > deadline:
+            if (found and not restarts) or time.monotonic() > deadline:
                 shutil.rmtree(claim, ignore_errors=True)  # left by a job that has ended, or died at birth
             time.sleep(0.1)
 
@@ -233,43 +375,64 @@ class Home:
         """The run that has been made for a job; None while its maker is still at it."""
         with contextlib.suppress(FileNotFoundError):
             for entry in claim.iterdir():
-                if (self.path / entry.name / RUN_JSON).is_file():
+                if is_regular(self.path / entry.name / RUN_JSON):
                     return RunFolder(self.path / entry.name)
         return None
 
     def _unwritable(self, error: OSError) -> PulsetrainError:
         return PulsetrainError(
             f"runs cannot be kept in {self.path}: {error.strerror}.",
-            hint="Set PULSETRAIN_HOME to a folder you may write to, or say --dir FOLDER.",
+            hint="Set PULSETRAIN_HOME to a folder you may write to, or use --dir FOLDER.",
         )
 
     def runs(self) -> Iterator[RunFolder]:
-        """All runs, oldest first."""
+        """All runs that may be read, oldest first.
+
+        Folders are named by the second in which a run began; run.json is more exact.
+        """
         if self.path.is_dir():
-            yield from (RunFolder(p) for p in sorted(self.path.iterdir()) if (p / RUN_JSON).is_file())
+            folders = (RunFolder(path) for path in sorted(self.path.iterdir()) if is_regular(path / RUN_JSON))
+            for _, of_one_second in groupby(folders, lambda folder: folder.path.name[: len("20261116-013054")]):
+                several = list(of_one_second)
+                yield from several if len(several) == 1 else sorted(several, key=_start)
 
     def resolve(self, wanted: str) -> RunFolder:
         """A run by id, unique start of an id, name, path, or `last`."""
-        if (Path(wanted) / RUN_JSON).is_file():
+        if is_regular(Path(wanted) / RUN_JSON):
             return RunFolder(Path(wanted))
         runs = list(self.runs())
         if not runs:
             raise UsageError(f"there are no runs in {self.path}.", hint="Record one: pulsetrain run -- python train.py")
         if wanted == "last":
-            second = runs[-1].path.name[: len("20261116-013054")]
-            return max((run for run in runs if run.path.name.startswith(second)), key=lambda run: run.load().start)
+            return runs[-1]
         found = [run for run in runs if run.path.name == wanted] or [r for r in runs if r.path.name.startswith(wanted)]
         if not found:
-            found = [run for run in runs if run.load().name == wanted][-1:]  # a name means its latest run
+            named = [run for run in runs if (about := _loaded(run)) and about.name == showable(wanted)]
+            found = named[-1:]  # a name means its latest run
         if len(found) == 1:
             return found[0]
         if found:
-            ids = ", ".join(run.path.name for run in found[:5])
+            ids = ", ".join(run.name for run in found[:5])
             raise UsageError(f"{len(found)} runs start with {wanted!r}: {ids}{', ...' if len(found) > 5 else ''}")
         raise UsageError(f"there is no run {wanted!r} in {self.path}.", hint="List them: pulsetrain runs")
 
 
-def _write_json(path: Path, document: object) -> None:
+def _start(folder: RunFolder) -> float:
+    """When a run began, in seconds since the epoch; one whose run.json is damaged comes before all others."""
+    about = _loaded(folder)
+    return about.start.timestamp() if about else -math.inf
+
+
+def _is_first(mark: Path) -> bool:
+    """Whether this process is the first to leave this mark."""
+    try:
+        mark.mkdir()
+    except OSError:
+        return False
+    return True
+
+
+def write_json(path: Path, document: object) -> None:
     """Whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
@@ -278,15 +441,25 @@ def _write_json(path: Path, document: object) -> None:
 
 def is_whole(parquet: Path) -> bool:
     """Whether a Parquet file has its end. One that was copied or synced in part has not."""
-    with parquet.open("rb") as file:
+    with open_regular(parquet) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 4))
         return size >= 12 and file.read() == b"PAR1"
 
 
+def table_of(path: Path) -> str | None:
+    """The table whose lines a file of a host's folder holds; None for a file that is none of ours."""
+    return next((table.name for table in TABLES.values() if fnmatchcase(path.stem, table.files)), None)
+
+
 def slug(name: str) -> str:
     """A name that is safe in a file name."""
     return re.sub(r"[^a-zA-Z0-9._]+", "-", name).strip("-.")[:40] or "run"
+
+
+def _is_host(folder: str) -> bool:
+    """Whether a folder of a run can be a host's: all our names of hosts are safe ones."""
+    return folder == slug(folder)
 
 
 def host_name() -> str:

@@ -6,27 +6,28 @@ A thread of its own reads them, because a home may lie on a disk that hangs.
 import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from pulsetrain.catalog import METRICS
+from pulsetrain.catalog import TABLES
 from pulsetrain.errors import PulsetrainError
+from pulsetrain.regular_files import is_regular
+from pulsetrain.runs.codec import Line, event_of, sample_of
 from pulsetrain.runs.folder import RUN_JSON, Home, Host, Run, RunFolder, host_name
-from pulsetrain.runs.follow import event_of
+from pulsetrain.runs.line_file import LineFile
+from pulsetrain.runs.reports import TrainingReports
 from pulsetrain.snapshot import Sample, Snapshot, Subject
-from pulsetrain.sources.training import Tail, Training
+from pulsetrain.supervise import Supervisor, Worker
 
 log = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 1.0
 LOOK_SECONDS = 5.0
 """How often folders are looked through for new runs."""
+MOST_READINGS = 64
+"""Of one run at a time: a run that is written faster than it can be read must not keep us from the others."""
 RUN_VARIABLE = b"PULSETRAIN_RUN_ID="
-ACCOUNT = Subject("account", "")
-_ACCOUNT_FIELDS = frozenset(metric.field for metric in METRICS if metric.table == "account")
 
 _END = Snapshot(0.0, 0.0, (), last=True)
 
@@ -43,7 +44,14 @@ def default_folders(directory: str | None) -> list[str]:
 class Node:
     """Follows every run of this machine, from the moment it appears to its end."""
 
-    def __init__(self, folders: Sequence[str], follower: Follower, *, but: str | None = None) -> None:
+    def __init__(
+        self,
+        folders: Sequence[str],
+        follower: Follower,
+        *,
+        but: str | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         """`folders` hold runs, and may be patterns (`/home/*/.pulsetrain/runs`); the run `but` is left out."""
         self._folders = folders
         self._follower = follower
@@ -52,20 +60,17 @@ class Node:
         """Runs that have ended, or are none of ours: not looked at again."""
         self._but = but
         self._complained: set[str] = set()
+        self._part = (supervisor or Supervisor()).part("node")
         self._pids: frozenset[int] = frozenset()
         self._owners: dict[int, str] = {}
         self._looked = float("-inf")
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="node", daemon=True)
+        self._worker = Worker(self._part, self.look, every_seconds=PERIOD_SECONDS)
 
     def start(self) -> None:
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(PERIOD_SECONDS)
-        if not self._thread.is_alive():  # else a disk hangs
+        if self._worker.stop(PERIOD_SECONDS):  # else a disk hangs
             for followed in self._followed.values():
                 followed.close()
 
@@ -82,21 +87,15 @@ class Node:
         )
         return snapshot._replace(samples=tuple(samples))
 
-    def _run(self) -> None:
-        while not self._stop.wait(PERIOD_SECONDS):
-            self.look()
-
     def look(self) -> None:
         """Read all that is new."""
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             self._find()
         for path, followed in list(self._followed.items()):
-            try:
+            snapshots = [_END]  # after a failure it may come back: then it is read from its beginning
+            with self._part.attempt(str(path)):
                 snapshots = list(followed.read())
-            except (OSError, PulsetrainError) as error:  # it may come back: then it is read anew
-                self._complain(str(path), error)
-                snapshots = [_END]
             for snapshot in snapshots:
                 self._follower(followed.run, snapshot)
             if snapshots[-1].last:
@@ -116,12 +115,14 @@ class Node:
                     continue
                 for path in paths:
                     if path not in self._settled and path not in self._followed:
-                        self._consider(path)
+                        with self._part.attempt(str(path)):
+                            self._consider(path)
 
     def _consider(self, path: Path) -> None:
         try:
-            if not (path / RUN_JSON).exists():
+            if not os.path.lexists(path / RUN_JSON):
                 return  # it is just being made
+            _check_place(path)
             run = RunFolder(path).load()
         except (OSError, PulsetrainError) as error:
             self._complain(str(path.parent), error)
@@ -153,10 +154,10 @@ class _Followed:
         self.run = self._folder.load()
         self._started = host.started
         here = self._folder.host_folder(host_name())
-        self._training = Training(here)
-        self._account = _Newest(here, "account_metrics_*.jsonl")
-        self._events = _Newest(here, "events.jsonl")
-        self._processes = _Newest(here, "process_metrics_*.jsonl")
+        self._training = TrainingReports(here)
+        self._account = _Newest(here, "account")
+        self._events = _Newest(here, "events")
+        self._processes = _Newest(here, "process")
         self.pids: set[int] = set()
 
     def read(self) -> Iterator[Snapshot]:
@@ -166,7 +167,10 @@ class _Followed:
             yield _END
             return
         elapsed = time.monotonic() - self._started
-        while reports := tuple(item for item in self._training.read() if isinstance(item, Sample)):
+        for _ in range(MOST_READINGS):
+            reports = tuple(item for item in self._training.read() if isinstance(item, Sample))
+            if not reports:
+                break
             # At the time of the report, so that the age of the data is right from the start.
             newest = min(elapsed, self._training.newest_seconds)
             yield Snapshot(time.time() - elapsed + newest, newest, reports)
@@ -182,9 +186,11 @@ class _Followed:
             file.close()
 
     def _account_sample(self) -> Iterator[Sample]:
-        lines = list(self._account.lines())
-        if lines:
-            yield Sample(ACCOUNT, {field: value for field, value in lines[-1].items() if field in _ACCOUNT_FIELDS})
+        newest: Line = {}
+        for line in self._account.lines():  # most of them have energy alone
+            newest |= line
+        if newest:
+            yield sample_of("account", newest)
 
     def _note_processes(self) -> None:
         lines = [line for line in self._processes.lines() if "gpu_index" not in line]
@@ -194,33 +200,36 @@ class _Followed:
 
 
 class _Newest:
-    """The newest of the files of a name, followed; when another one is begun, that one."""
+    """The newest file of a table, followed; when another one is begun, that one."""
 
-    def __init__(self, folder: Path, pattern: str) -> None:
+    def __init__(self, folder: Path, table: str) -> None:
         self._folder = folder
-        self._pattern = pattern
+        self._pattern = f"{TABLES[table].files}.jsonl"
         self._path: Path | None = None
-        self._tail: Tail | None = None
+        self._file: LineFile | None = None
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        yield from self._rest()
-        newest = max(self._folder.glob(self._pattern), default=None)
+    def lines(self) -> Iterator[Line]:
+        """What has come since the last call."""
+        if self._file:
+            yield from self._file.all_lines()
+        newest = max(filter(is_regular, self._folder.glob(self._pattern)), default=None)
         if newest is not None and newest != self._path:
             with contextlib.suppress(FileNotFoundError):  # sealed meanwhile
                 self.close()
-                self._path, self._tail = newest, Tail(newest)
-            yield from self._rest()
-
-    def _rest(self) -> Iterator[dict[str, Any]]:
-        if self._tail:
-            yield from self._tail.lines()
-            while not self._tail.at_end:
-                yield from self._tail.lines()
+                self._path, self._file = newest, LineFile(newest)
+                yield from self._file.all_lines()
 
     def close(self) -> None:
-        if self._tail:
-            self._tail.close()
-            self._tail = None
+        if self._file:
+            self._file.close()
+            self._file = None
+
+
+def _check_place(path: Path) -> None:
+    """No links of others are followed: they could lead to what their makers may not read, and an agent may."""
+    for place in (path, path / host_name()):
+        if place.is_symlink() and place.lstat().st_uid != os.geteuid():
+            raise PulsetrainError(f"{place} is another user's link to elsewhere.")
 
 
 def _matching(folder: str) -> list[Path]:

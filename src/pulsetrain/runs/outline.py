@@ -6,21 +6,26 @@ minutes is left to `follow`.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pulsetrain.catalog import SAMPLE_TABLES
+from pulsetrain.runs.codec import Line, elapsed_of, from_row, is_report, time_of
 from pulsetrain.runs.folder import RunFolder, is_whole
-from pulsetrain.runs.follow import File, Line, Tick, event_of, is_report, merged, moment, sample_of
+from pulsetrain.runs.line_file import LineFile
+from pulsetrain.runs.reports import MergedReports
+from pulsetrain.runs.ticks import Ticks
 from pulsetrain.snapshot import Snapshot
 
 PICKS = 300
 """Ticks over the whole run, and as many over its last hour."""
+OUTLINED = tuple(table.name for table in SAMPLE_TABLES if table.outlined)
 LAST_SECONDS = 3600.0
+SHORTEST_SECONDS = 1e-3
+"""As exact as times are recorded: nothing can be picked from less."""
 RECENT_BYTES = 4 * 2**20
 """So much of a table is soon read in full."""
-TABLES = ("gpu", "mig", "host", "account", "training")
-"""Without processes, which come and go: nobody asks for those of last week."""
 
 
 def recent(run: RunFolder, host: str) -> float:
@@ -32,23 +37,22 @@ def outline(run: RunFolder, host: str, until: float) -> Iterator[Snapshot]:
     """What was before that, in order of time."""
     files = _files(run, host)
     until = min(until, math.nextafter(max(map(_end, files.values())), math.inf))
-    if until <= 0:
+    if until < SHORTEST_SECONDS:
         return
-    ticks: dict[float, Tick] = {}
+    ticks = Ticks()
     picked = {table: [*_sealed_lines(own, until), *_lines(own, until)] for table, own in files.items()}
     reports = picked.pop("training")
     for table, lines in picked.items():
         for line in lines:
-            _add(ticks, table, line)
+            ticks.add(table, line)
     _add_reports(ticks, reports)
     for line in _events(run.host_folder(host) / "events.jsonl", until):
-        _add(ticks, "events", line)
-    for elapsed in sorted(ticks):
-        yield ticks[elapsed].snapshot(elapsed)
+        ticks.add("events", line)
+    yield from ticks.rest()
 
 
 def _files(run: RunFolder, host: str) -> dict[str, list[Path]]:
-    return {table: [file for file in run.files(table) if file.parent.name == host] for table in TABLES}
+    return {table: [file for file in run.files(table) if file.parent.name == host] for table in OUTLINED}
 
 
 def _recent(files: Sequence[Path]) -> float:
@@ -58,7 +62,7 @@ def _recent(files: Sequence[Path]) -> float:
         if file.suffix == ".parquet":
             return start
         size = file.stat().st_size
-        with File(file) as lines:
+        with LineFile(file) as lines:
             start = lines.first_elapsed(size - room)
         if size > room:
             return start
@@ -70,7 +74,7 @@ def _end(files: Sequence[Path]) -> float:
     """Elapsed time of the last line of a table; 0 when it has none."""
     end = 0.0
     for file in _growing(files):
-        with File(file) as lines:
+        with LineFile(file) as lines:
             end = max(end, lines.last_elapsed())
     if sealed := _sealed(files):
         end = max(
@@ -89,12 +93,13 @@ def _grids(until: float) -> Iterator[tuple[float, float]]:
 def _lines(files: Sequence[Path], until: float) -> Iterator[Line]:
     """The first tick after each moment of the grids, from files of lines."""
     for file in _growing(files):
-        with File(file) as lines:
+        with LineFile(file) as lines:
             first = lines.first_elapsed()
+            first = 0.0 if math.isinf(first) else first  # its first line is damaged
             for start, distance in _grids(until):
                 for number in range(int(max(first, start) / distance), math.ceil(until / distance)):
                     lines.seek(number * distance)
-                    yield from (line for line in lines.next_tick() if line.get("elapsed_seconds", math.inf) < until)
+                    yield from (line for line in lines.next_tick() if _is_before(until, line))
 
 
 def _sealed_lines(files: Sequence[Path], until: float) -> Iterator[Line]:
@@ -108,36 +113,30 @@ def _sealed_lines(files: Sequence[Path], until: float) -> Iterator[Line]:
         for start, distance in _grids(until)
     )
     for row in _rows(f"SELECT * EXCLUDE (other) FROM {_table(sealed)} WHERE elapsed_seconds IN ({picked})"):
-        line = {name: value for name, value in row.items() if value is not None}
-        yield line | {"timestamp": f"{line['timestamp'].isoformat()}Z"}
+        yield from_row(row)
 
 
 def _events(file: Path, until: float) -> Iterator[Line]:
     if file.exists():
-        with File(file) as lines:
-            yield from (line for line in lines.all_lines() if line.get("elapsed_seconds", math.inf) < until)
+        with LineFile(file) as lines:
+            yield from (line for line in lines.all_lines() if _is_before(until, line))
 
 
-def _add(ticks: dict[float, Tick], table: str, line: Line) -> None:
-    at = moment(line)
-    if at is None:
-        return
-    tick = ticks.setdefault(line["elapsed_seconds"], Tick(at))
-    if table == "events":
-        tick.events.append(event_of(line))
-    else:
-        tick.add(sample_of(table, line))
+def _is_before(until: float, line: Line) -> bool:
+    elapsed = elapsed_of(line)
+    return elapsed is not None and elapsed < until
 
 
-def _add_reports(ticks: dict[float, Tick], lines: Iterable[Line]) -> None:
+def _add_reports(ticks: Ticks, lines: Iterable[Line]) -> None:
     """Each joins the tick next to it: two snapshots for one moment would take twice the time."""
-    known = sorted(ticks)
+    known = ticks.times
+    reports = MergedReports()
     for line in filter(is_report, lines):
-        at = moment(line)
-        if at is not None:
-            elapsed = _nearest(known, line["elapsed_seconds"])
-            for sample in merged([line]):
-                ticks.setdefault(elapsed, Tick(at)).add(sample)
+        time = time_of(line)
+        if time is not None:
+            reports.add(line)
+            for sample in reports.take():
+                ticks.at(_nearest(known, line["elapsed_seconds"]), time).add(sample)
 
 
 def _nearest(known: Sequence[float], elapsed: float) -> float:
@@ -155,19 +154,19 @@ def _sealed(files: Sequence[Path]) -> list[Path]:
 
 
 def _table(sealed: Sequence[Path]) -> str:
-    from pulsetrain.runs.lines import file_list
+    from pulsetrain.runs.line_columns import file_list
 
     return f"read_parquet({file_list(sealed)}, union_by_name = true)"
 
 
-def _rows(sql: str) -> Iterator[Mapping[str, Any]]:
+def _rows(sql: str) -> list[dict[str, Any]]:
+    """OSError for a sealed file that cannot be read, or is none."""
     import duckdb
 
     with duckdb.connect(config={"threads": 1}) as connection:
         try:
             result = connection.execute(sql)
-        except duckdb.IOException as error:
+            names = [column[0] for column in result.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+        except duckdb.Error as error:
             raise OSError(str(error)) from None
-        names = [column[0] for column in result.description or ()]
-        for row in result.fetchall():
-            yield dict(zip(names, row, strict=True))

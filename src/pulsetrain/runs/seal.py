@@ -4,7 +4,8 @@
 
 At every moment the lines are in at least one whole file: the Parquet file is written under another name, brought to the
 disk and renamed, and only then the JSON lines go. When both are there, the Parquet file is whole. A sealing that was
-killed is cleared up by the next one in its folder.
+killed is cleared up by the next one in its folder. Last comes the coarse copy of a large file (pyramid.py), which is a
+shortcut for readers and may be missing.
 """
 
 import contextlib
@@ -14,12 +15,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import msgspec
 import psutil
 
-from pulsetrain.catalog import LABELS
+from pulsetrain.catalog import TABLES
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.runs.folder import RunFolder, host_name, is_whole
+from pulsetrain.runs.codec import decoded
+from pulsetrain.runs.folder import RunFolder, host_name, is_whole, table_of
+from pulsetrain.runs.pyramid import SUFFIX, has_pyramids, read_pyramid, write_pyramid
 
 LOCK = ".sealing"
 DAMAGED_TEXT = "pulsetrain.damaged_text"
@@ -45,17 +47,28 @@ def seal(folder: Path, names: Iterable[str]) -> int:
 def seal_all(run: RunFolder) -> int:
     """Seal all segments of a run that has ended. Its events stay JSON lines: they are few, and read by eye.
 
-    A training process may outlive the run that watched it: what it has open is left alone.
+    A training process may outlive the run that watched it: what it has open is left alone. What an older version has
+    sealed gets its pyramids.
     """
-    segments = [file for table in LABELS for file in run.files(table) if file.suffix == ".jsonl"]
-    segments = [file for file in segments if not (file.name.startswith("training") and _is_open(file))]
+    segments = [
+        file
+        for table in TABLES.values()
+        if table.segmented
+        for file in run.files(table.name)
+        if file.suffix == ".jsonl" and not (table.from_training and _is_open(file))
+    ]
     folders = sorted({file.parent for file in segments})
-    return sum(seal(folder, [file.name for file in segments if file.parent == folder]) for folder in folders)
+    count = sum(seal(folder, [file.name for file in segments if file.parent == folder]) for folder in folders)
+    for table in filter(has_pyramids, TABLES):
+        for file in run.files(table):
+            if file.suffix == ".parquet" and is_whole(file) and read_pyramid(file) is None:
+                _add_pyramid(file)
+    return count
 
 
 def clear_up(folder: Path) -> None:
     """Remove what a killed sealing has left: a Parquet file that is not whole, JSON lines that are sealed already."""
-    for temporary in folder.glob(".*.parquet"):
+    for temporary in (*folder.glob(".*.parquet"), *folder.glob(f".*{SUFFIX}")):
         temporary.unlink()
     for sealed in filter(is_whole, folder.glob("*.parquet")):
         sealed.with_suffix(".jsonl").unlink(missing_ok=True)
@@ -79,6 +92,8 @@ def steps(segment: Path) -> Iterator[str]:
     yield "the name on the disk"
     segment.unlink()
     yield "sealed"
+    _add_pyramid(sealed)
+    yield "with its pyramid"
 
 
 def _write(segment: Path, target: Path) -> None:
@@ -86,10 +101,13 @@ def _write(segment: Path, target: Path) -> None:
     import duckdb
 
     from pulsetrain.runs.database import DAMAGED_LINES
-    from pulsetrain.runs.lines import file_list, line_query, quoted
+    from pulsetrain.runs.line_columns import file_list, line_query, quoted
 
+    table = table_of(segment)
+    if table is None:
+        raise PulsetrainError(f"{segment} is not a file of a run.")
     with duckdb.connect(config={"threads": 1}) as connection:
-        lines = line_query(connection, segment.name.partition("_")[0], [segment])
+        lines = line_query(connection, table, [segment])
         connection.execute(f"CREATE TABLE lines AS SELECT * EXCLUDE (filename) FROM ({lines})")
         (damaged,) = connection.execute("DELETE FROM lines WHERE timestamp IS NULL").fetchall()[0]
         about = {DAMAGED_LINES: str(damaged)} | ({DAMAGED_TEXT: _damaged_text(segment)} if damaged else {})
@@ -107,16 +125,24 @@ def _write(segment: Path, target: Path) -> None:
         raise PulsetrainError(f"{target} has {counts[1]} lines instead of {counts[0]}.")
 
 
+def _add_pyramid(sealed: Path) -> None:
+    """A disk that is full, or a file that is damaged within, costs the shortcut and no more."""
+    import duckdb
+
+    table = table_of(sealed)
+    assert table
+    try:
+        write_pyramid(sealed, table)
+    except (OSError, duckdb.Error):
+        with contextlib.suppress(OSError):
+            sealed.with_name(f".{sealed.stem}{SUFFIX}").unlink(missing_ok=True)
+
+
 def _damaged_text(segment: Path) -> str:
-    decoder = msgspec.json.Decoder(dict[str, object])
     text = ""
     with segment.open("rb") as file:
         for line in file:
-            try:
-                whole = "timestamp" in decoder.decode(line)
-            except msgspec.DecodeError:
-                whole = False
-            if not whole and line.strip():
+            if "timestamp" not in (decoded(line) or {}) and line.strip():
                 text += line[:MOST_DAMAGED_TEXT].decode(errors="backslashreplace").replace("\0", "\\0")
             if len(text) >= MOST_DAMAGED_TEXT:
                 break
@@ -129,13 +155,13 @@ def _is_open(segment: Path) -> bool:
         return False
     try:
         with segment.open("rb") as file:
-            process = psutil.Process(int(msgspec.json.decode(file.readline())["pid"]))
+            process = psutil.Process(int((decoded(file.readline()) or {})["pid"]))
         if process.create_time() > segment.stat().st_mtime:
             return False  # another one, with the same number
         return str(segment.resolve()) in [file.path for file in process.open_files()]
     except psutil.AccessDenied:
         return True
-    except (msgspec.DecodeError, KeyError, TypeError, ValueError, psutil.NoSuchProcess):
+    except (KeyError, TypeError, ValueError, psutil.NoSuchProcess):
         return False  # the head is damaged, or the process is gone
 
 

@@ -8,16 +8,17 @@ import contextlib
 import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
-
-from pulsetrain.catalog import CORE_GPU_FIELDS
+from pulsetrain.catalog import EVENT_TABLE, TABLES, Table
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.snapshot import Event, Sample, Snapshot, Subject
+from pulsetrain.runs.codec import FROM_TRAINING, Encoder
+from pulsetrain.snapshot import Event, Snapshot
+from pulsetrain.supervise import Supervisor, Worker
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +28,10 @@ SEGMENT_BYTES = 64 * 2**20
 """A file is closed and the next one begun at this size, so that a week-long run stays in pieces that can be sealed."""
 WAITING_LINES = 20_000
 """How many lines of one file may wait for a disk that does not take them, and samples for one that hangs."""
-MOST_KNOWN_LABELS = 1000
-
-_ABSENT = dict.fromkeys(CORE_GPU_FIELDS)
+STUCK_AFTER_SECONDS = 30.0
+"""A batch that takes so long is stuck: the disk hangs."""
+CLOSE_SECONDS = 5.0
+"""How long the end of a run waits for a disk that hangs."""
 
 
 class Segments:
@@ -38,7 +40,7 @@ class Segments:
     def __init__(
         self,
         folder: Path,
-        table: str,
+        table: Table,
         start: datetime,
         segment_bytes: int = SEGMENT_BYTES,
         closed: Callable[[Path], None] | None = None,
@@ -103,11 +105,11 @@ class Segments:
 
     def _new_segment(self) -> tuple[Path, int]:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        if self._table == "events":
-            path = self._folder / "events.jsonl"
+        if not self._table.segmented:
+            path = self._folder / f"{self._table.files}.jsonl"
             return path, os.open(path, flags, 0o644)
         begin = self._start if self._path is None else datetime.now(UTC)
-        stem = f"{self._table}_metrics_{begin:%Y%m%d_%H%M%S}"
+        stem = self._table.files.replace("*", f"{begin:%Y%m%d_%H%M%S}")
         for count in range(1_000_000):
             path = self._folder / (f"{stem}_{count}.jsonl" if count else f"{stem}.jsonl")
             try:
@@ -130,6 +132,7 @@ class Writer:
         start: datetime,
         segment_bytes: int = SEGMENT_BYTES,
         closed: Callable[[Path], None] | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """`closed` is called with each file that is full and no longer written."""
         try:
@@ -141,19 +144,22 @@ class Writer:
         self._segment_bytes = segment_bytes
         self._closed = closed
         self._segments: dict[str, Segments] = {}
-        self._encoder = msgspec.json.Encoder()
-        self._known_labels: dict[Subject, tuple[object, bytes]] = {}
+        self._encoder = Encoder()
         self._lock = threading.Lock()
         self._arrived: deque[Snapshot] = deque()
         self._arrived_samples = 0
         self._lost_samples = 0
+        self._deferred: dict[Callable[[], None], None] = {}
         self._failing: OSError | None = None
         self._reported_lost = 0
-        self._wake = threading.Event()
         self._flushing = threading.Lock()
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
-        self._thread.start()
+        self._last: Callable[[], None] | None = None
+        self._part = (supervisor or Supervisor()).part("writer", STUCK_AFTER_SECONDS)
+        self._worker = Worker(
+            self._part, self.flush, every_seconds=BATCH_SECONDS, finish=self._finish, what=f"writing to {folder}"
+        )
+        self._worker.start()
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Take a snapshot in. The writing thread makes lines of it, so that no tick waits for that."""
@@ -166,103 +172,95 @@ class Writer:
                 self._lost_samples += oldest
             enough = self._arrived_samples >= BATCH_SAMPLES
         if enough:
-            self._wake.set()
+            self._worker.wake()
+
+    def defer(self, write: Callable[[], None]) -> None:
+        """Have the writing thread call this soon: the disk may hang, and nobody else should wait for it.
+
+        After an OSError it is called again with the next batch.
+        """
+        self._deferred[write] = None
+        self._worker.wake()
 
     @property
     def lost_samples(self) -> int:
-        """Lines thrown away, or that never reached the disk."""
-        lost = self._lost_samples + sum(segments.lost_lines for segments in self._segments.values())
-        return lost + (sum(s.waiting_lines for s in self._segments.values()) if self._closing else 0)
+        """Lines thrown away; at the end, also those that have not reached the disk."""
+        segments = list(self._segments.values())
+        lost = self._lost_samples + sum(each.lost_lines for each in segments)
+        return lost + (self._arrived_samples + sum(each.waiting_lines for each in segments) if self._closing else 0)
 
-    def close(self) -> None:
-        """Write what is left and stop."""
+    def close(self, last: Callable[[], None] | None = None, timeout_seconds: float = CLOSE_SECONDS) -> bool:
+        """Write what is left, call `last` in the writing thread, and stop. False if the disk hangs for so long."""
         self._closing = True
-        self._wake.set()
-        self._thread.join()
+        self._last = last
+        if not self._worker.stop(timeout_seconds):
+            return False
         for segments in self._segments.values():
             segments.close()
+        return True
+
+    def flush(self) -> None:
+        """Write what waits, now."""
+        with self._flushing:
+            self._take_in()
+            self._write()
+
+    def _finish(self) -> None:
+        self.flush()
+        if self._last:
+            self._last()
 
     def _take_in(self) -> None:
         """Make lines of what has arrived."""
         with self._lock:
             arrived, self._arrived, self._arrived_samples = self._arrived, deque(), 0
         for snapshot in arrived:
-            try:
-                self._make_lines(snapshot)
-            except (TypeError, msgspec.MsgspecError) as error:  # a source gave what is no JSON
-                self._lost_samples += _size(snapshot)
-                log.warning("pulsetrain has a fault: a reading cannot be written: %s", error)
+            with self._part.attempt("a reading, which cannot be written") as reading:
+                for table, line in self._encoder.lines(snapshot, self._skip):
+                    self._table(table).append(line)
+            if reading.failed:
+                self._lose(_size(snapshot))
 
-    def _make_lines(self, snapshot: Snapshot) -> None:
-        time = datetime.fromtimestamp(snapshot.time, UTC).isoformat(timespec="milliseconds")[:-6]
-        head = b'{"timestamp":"%sZ","elapsed_seconds":%.3f' % (time.encode(), snapshot.elapsed)
-        for sample in snapshot.samples:
-            if sample.subject.table == "training":
-                continue  # the training process has written its own file
-            self._table(sample.subject.table).append(head + self._sample(sample))
-        for event in snapshot.events:
-            self._table("events").append(head + self._event(event))
+    def _skip(self, what: str, error: Exception) -> None:
+        self._lose(1)
+        self._part.skip(what, error)
+
+    def _lose(self, samples: int) -> None:
+        with self._lock:
+            self._lost_samples += samples
 
     def _table(self, table: str) -> Segments:
         found = self._segments.get(table)
         if found is None:
-            found = Segments(self._folder, table, self._start, self._segment_bytes, self._closed)
+            found = Segments(self._folder, TABLES[table], self._start, self._segment_bytes, self._closed)
             self._segments[table] = found
         return found
 
-    def _sample(self, sample: Sample) -> bytes:
-        values = sample.values
-        if sample.subject.table == "gpu":
-            values = _ABSENT | values
-        return self._labels(sample.subject) + self._members(values) + b"}\n"
-
-    def _labels(self, subject: Subject) -> bytes:
-        """The front of a subject's lines, made once: its labels are the same object until they change."""
-        known = self._known_labels.get(subject)
-        if known is None or known[0] is not subject.labels:
-            if len(self._known_labels) >= MOST_KNOWN_LABELS:  # processes come and go
-                self._known_labels.clear()
-            known = self._known_labels[subject] = (subject.labels, self._members(subject.labels))
-        return known[1]
-
-    def _event(self, event: Event) -> bytes:
-        fields = {"kind": event.kind, "severity": event.severity, "message": event.message, **event.details}
-        return self._members(fields) + b"}\n"
-
-    def _members(self, fields: object) -> bytes:
-        """The inside of a JSON object, with a comma before it."""
-        text = self._encoder.encode(fields)
-        return b"," + text[1:-1] if len(text) > 2 else b""
-
-    def _run(self) -> None:
-        while not self._closing:
-            self._wake.wait(BATCH_SECONDS)
-            self._wake.clear()
-            self.flush()
-        self.flush()
-
-    def flush(self) -> None:
-        """Write what waits, now."""
-        with self._flushing:
-            self._take_in()
-            self._flush()
-
-    def _flush(self) -> None:
+    def _write(self) -> None:
         failed = None
-        for segments in self._segments.values():
+        for write in [*(segments.flush for segments in self._segments.values()), self._write_deferred]:
             try:
-                segments.flush()
+                write()
             except OSError as error:
                 failed = error
-        if failed and not self._failing:
-            log.warning(
-                "the run cannot be written to %s: %s. Your command goes on; recording resumes when it can.",
-                self._folder,
-                failed.strerror,
+        if failed:
+            self._part.fail(
+                f"the run cannot be written to {self._folder}: {failed.strerror}. "
+                "The command is not affected; recording resumes when it can."
             )
-        elif self._failing and not failed:
+        elif self._failing:
+            self._part.recover()
             self._report_recovery(self._failing)
         self._failing = failed
+
+    def _write_deferred(self) -> None:
+        for write in list(self._deferred):
+            del self._deferred[write]  # first: it may be deferred anew meanwhile
+            try:
+                write()
+            except OSError:
+                self._deferred[write] = None
+                raise
 
     def _report_recovery(self, was: OSError) -> None:
         lost = self.lost_samples - self._reported_lost
@@ -270,9 +268,9 @@ class Writer:
         message = f"recording resumed after: {was.strerror}; {lost} samples were lost"
         log.warning(message)
         event = Event("recording_resumed", message, "warning", {"lost_samples": lost})
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")[:-6]
-        self._table("events").append(b'{"timestamp":"%sZ"' % time.encode() + self._event(event))
+        self._table(EVENT_TABLE.name).append(self._encoder.event_line(event, time.time()))
 
 
 def _size(snapshot: Snapshot) -> int:
-    return len(snapshot.samples) + len(snapshot.events)
+    """How many lines it should become."""
+    return len(snapshot.events) + sum(sample.subject.table not in FROM_TRAINING for sample in snapshot.samples)

@@ -1,19 +1,23 @@
 """The carbon intensities of a run, in its folder: looked up while it goes on, and again when a report asks for it."""
 
 import logging
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
 from pulsetrain.intensity.cache import FRESH, Cache, keeps, write_json
-from pulsetrain.intensity.slots import About, IntensityError, Provider, Slot, gaps, merged
+from pulsetrain.intensity.slots import IntensityError, Provider, ProviderFacts, Slot, gaps, merged
+from pulsetrain.regular_files import read_description
+from pulsetrain.supervise import Supervisor, Worker
+from pulsetrain.untrusted import showable_json
 
 CARBON_JSON = "carbon.json"
 REFRESH_SECONDS = 1800.0
 RETRY_SECONDS = 300.0
 """After a failure."""
+STUCK_AFTER_SECONDS = 300.0
+"""Providers are given up long before this."""
 NEAR = timedelta(hours=24)
 """How far from a run a value may lie that stands in when there is no other."""
 AHEAD = timedelta(hours=48)
@@ -21,10 +25,10 @@ AHEAD = timedelta(hours=48)
 log = logging.getLogger(__name__)
 
 
-class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
+class RunIntensity(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What `carbon.json` holds: all that is needed to count a run, wherever its folder is taken."""
 
-    provider: About
+    provider: ProviderFacts
     slots: list[Slot] = []
     """Of the run's time and, where it is foreseen, of the two days after; in order of time."""
     problem: str = ""
@@ -32,15 +36,20 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def look_up(
-    provider: Provider, start: datetime, end: datetime, *, before: Record | None = None, cache: Cache | None = None
-) -> Record:
+    provider: Provider,
+    start: datetime,
+    end: datetime,
+    *,
+    before: RunIntensity | None = None,
+    cache: Cache | None = None,
+) -> RunIntensity:
     """The intensities of a run: what is known already, and from the provider what is missing or may have changed.
 
     It takes as long as the provider does. A failure is no exception but a `problem`, and what is known stays.
     """
     about = provider.about
     if not provider.has_slots:
-        return Record(provider=about)
+        return RunIntensity(provider=about)
     cache = cache or Cache()
     now = datetime.now(UTC)
     known = merged(cache.load(about.spec), before.slots if before and before.provider.spec == about.spec else [])
@@ -54,7 +63,7 @@ def look_up(
     margin = NEAR if problem else timedelta(0)
     wanted = (start - margin, max(end + margin, now + AHEAD))
     kept = [slot for slot in merged(known, new) if slot.end > wanted[0] and slot.start < wanted[1]]
-    return Record(provider=about, slots=kept, problem=problem)
+    return RunIntensity(provider=about, slots=kept, problem=problem)
 
 
 def _ask(provider: Provider, known: list[Slot], start: datetime, end: datetime, now: datetime) -> list[Slot]:
@@ -70,67 +79,76 @@ def _ask(provider: Provider, known: list[Slot], start: datetime, end: datetime, 
     return new
 
 
-def load_record(folder: Path) -> Record | None:
+def load_run_intensity(folder: Path) -> RunIntensity | None:
     """What a run folder has; None if it has none, or one that cannot be read."""
     file = folder / CARBON_JSON
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Record)
+        return showable_json(read_description(file), RunIntensity)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.MsgspecError) as error:
         log.warning("%s cannot be read, and is not used: %s", file, error)
         return None
 
 
-def refresh_record(
+def refresh_run_intensity(
     folder: Path, provider: Provider, start: datetime, end: datetime, *, cache: Cache | None = None
-) -> Record:
+) -> RunIntensity:
     """Ask again for a recorded run, and keep the answer with it: what was a forecast has become actual."""
-    record = look_up(provider, start, end, before=load_record(folder), cache=cache)
-    _save(folder, record)
-    return record
+    intensity = look_up(provider, start, end, before=load_run_intensity(folder), cache=cache)
+    _save(folder, intensity)
+    return intensity
 
 
-def _save(folder: Path, record: Record) -> None:
+def _save(folder: Path, intensity: RunIntensity) -> None:
     """A folder that is gone or may not be written is no reason to end a run or a report."""
     try:
-        write_json(folder / CARBON_JSON, record)
+        write_json(folder / CARBON_JSON, intensity)
     except OSError as error:
         log.warning("the carbon intensities could not be written to %s: %s", folder, error.strerror)
 
 
-class Recorder:
-    """Keeps the record of a run that goes on. A thread asks the provider, so that a slow answer delays nothing."""
+class IntensityUpdater:
+    """Keeps carbon.json of a run in progress up to date. A thread asks the provider: a slow answer delays nothing."""
 
-    def __init__(self, folder: Path, provider: Provider, start: datetime, *, cache: Cache | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        provider: Provider,
+        start: datetime,
+        *,
+        cache: Cache | None = None,
+        supervisor: Supervisor | None = None,
+    ) -> None:
         self._folder, self._provider, self._start_time, self._cache = folder, provider, start, cache
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="carbon", daemon=True)
-        self.record = Record(provider=provider.about)
-        """The latest one."""
+        self._part = (supervisor or Supervisor()).part("carbon", STUCK_AFTER_SECONDS)
+        self._worker = Worker(
+            self._part, self._update, every_seconds=RETRY_SECONDS, what=f"asking {provider.about.source}"
+        )
+        self.latest = RunIntensity(provider=provider.about)
+        """What is known by now."""
 
     def start(self) -> None:
-        _save(self._folder, self.record)
+        _save(self._folder, self.latest)
         if self._provider.has_slots:
-            self._thread.start()
+            self._worker.start()
 
     def stop(self, seconds: float = 1.0) -> None:
         """Wait for an answer that is on its way, but not for long."""
-        self._stopped.set()
-        if self._thread.is_alive():
-            self._thread.join(seconds)
+        self._worker.stop(seconds)
 
-    def _run(self) -> None:
-        while True:
-            self._update()
-            if self._stopped.wait(RETRY_SECONDS if self.record.problem else REFRESH_SECONDS):
-                return
-
-    def _update(self) -> None:
-        before = self.record
-        self.record = look_up(self._provider, self._start_time, datetime.now(UTC), before=before, cache=self._cache)
-        if self.record.problem and not before.problem:
-            log.warning("carbon intensity: %s", self.record.problem)
-        elif before.problem and not self.record.problem:
+    def _update(self) -> float:
+        """Ask once; returns when to ask again."""
+        before, now = self.latest, datetime.now(UTC)
+        start = min(self._start_time, now)  # the clock may have been set back
+        self.latest = look_up(self._provider, start, now, before=before, cache=self._cache)
+        if self.latest.problem and not before.problem:
+            log.warning("carbon intensity: %s", self.latest.problem)
+        elif before.problem and not self.latest.problem:
             log.info("carbon intensity: %s answers again", self._provider.about.source)
-        _save(self._folder, self.record)
+        if not self.latest.problem:
+            self._part.recover()
+        elif before.problem:  # at least twice in a row
+            self._part.fail(self.latest.problem, logged=True)
+        _save(self._folder, self.latest)
+        return RETRY_SECONDS if self.latest.problem else REFRESH_SECONDS
