@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsetrain.insight.carbon import JOULES_PER_KWH, Carbon, JoulesBetween, account, fill, greener_start
-from pulsetrain.intensity import Record, find
-from pulsetrain.intensity.slots import About, Quality, Slot, gaps
+from pulsetrain.insight.carbon import Carbon, JoulesBetween, emissions, fill, greener_start
+from pulsetrain.intensity import RunIntensity, find
+from pulsetrain.intensity.slots import ProviderFacts, Quality, Slot, gaps
+from pulsetrain.units import JOULES_PER_KWH
 
 NOON = datetime(2026, 3, 20, 12, tzinfo=UTC)
 MINUTE, HALF_HOUR, HOUR = timedelta(minutes=1), timedelta(minutes=30), timedelta(hours=1)
@@ -36,12 +37,12 @@ def slots(
     ]
 
 
-def uk(known: list[Slot], problem: str = "") -> Record:
-    return Record(provider=find("uk").about, slots=known, problem=problem)
+def uk(known: list[Slot], problem: str = "") -> RunIntensity:
+    return RunIntensity(provider=find("uk").about, slots=known, problem=problem)
 
 
-def counted(record: Record, start: datetime, end: datetime, power: float = 1000.0) -> Carbon:
-    carbon, missing = account(record, watts(power), start, end, now=LATER)
+def counted(record: RunIntensity, start: datetime, end: datetime, power: float = 1000.0) -> Carbon:
+    carbon, missing = emissions(record, watts(power), start, end, now=LATER)
     assert carbon, missing
     return carbon
 
@@ -59,7 +60,7 @@ def test_the_mean_is_weighted_by_energy_and_not_by_time() -> None:
     def burst(start: datetime, end: datetime) -> float:
         return 3.6e6 if start < NOON + HALF_HOUR else 0.0
 
-    carbon, _ = account(uk(slots(100, 300)), burst, NOON, NOON + HOUR, now=LATER)
+    carbon, _ = emissions(uk(slots(100, 300)), burst, NOON, NOON + HOUR, now=LATER)
     assert carbon and (carbon.grams, carbon.grams_per_kwh) == (100, 100)
 
 
@@ -78,7 +79,7 @@ def test_only_the_run_itself_counts_of_the_slots_it_begins_and_ends_in() -> None
 
 
 def test_the_error_of_the_energy_is_passed_on() -> None:
-    carbon, _ = account(
+    carbon, _ = emissions(
         uk(slots(100, 300)), watts(1000), NOON, NOON + HOUR, error_joules=0.1 * JOULES_PER_KWH, now=LATER
     )
     assert carbon and carbon.error_grams == pytest.approx(20)
@@ -88,14 +89,14 @@ def test_the_error_of_the_energy_is_passed_on() -> None:
 # What is not known
 
 
-def test_a_hole_is_filled_by_its_neighbours_and_that_is_said() -> None:
+def test_a_hole_is_filled_by_its_neighbors_and_that_is_said() -> None:
     known = [*slots(100), *slots(300, start=NOON + 3 * HALF_HOUR)]
     carbon = counted(uk(known), NOON, NOON + 2 * HOUR)
     assert carbon.grams == pytest.approx(0.5 * 100 + 0.5 * 100 + 0.5 * 300 + 0.5 * 300)
     assert carbon.quality == "mixed"
     assert carbon.notes == [
-        "No value for 2026-03-20 12:30 to 13:30 UTC: those before and after stand in.",
-        "Of the energy, by kind of value: actual 50%, last known 50%.",
+        "No value for 2026-03-20 12:30 to 13:30 UTC: filled in from those before and after.",
+        "Of the energy, by kind of value: actual 50 %, last known 50 %.",
     ]
 
 
@@ -105,8 +106,8 @@ def test_the_last_known_value_stands_in_and_says_how_old_it_is() -> None:
     assert carbon.grams == pytest.approx(120)
     assert (carbon.quality, carbon.accounting) == ("last known", "operational")
     assert carbon.notes == [
-        "The last question failed: api.example cannot be reached.",
-        "No value for 2026-03-20 12:00 to 13:00 UTC: the last known one stands in, of 2 h 30 min before.",
+        "The last request failed: api.example cannot be reached.",
+        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the last known one, from 2 h 30 min before.",
     ]
 
 
@@ -114,7 +115,7 @@ def test_a_value_that_begins_after_a_run_stands_in_as_well() -> None:
     carbon = counted(uk(slots(120, start=NOON + 90 * MINUTE)), NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(120)
     assert carbon.notes == [
-        "No value for 2026-03-20 12:00 to 13:00 UTC: the first one that is known stands in, of 30 min after."
+        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the first known one, from 30 min after."
     ]
 
 
@@ -123,21 +124,26 @@ def test_without_any_value_near_the_yearly_average_stands_in_with_its_own_name_a
     assert carbon.grams == pytest.approx(216)
     assert (carbon.quality, carbon.accounting) == ("annual", "lifecycle")
     assert (carbon.region, carbon.provider) == ("United Kingdom", "average of 2024 (Ember, through co2.js, CC BY 4.0)")
-    assert carbon.notes[0] == "The last question failed: nobody answers."
-    assert "the yearly average of United Kingdom stands in, and lifecycle where that is operational" in carbon.notes[1]
+    assert carbon.notes[0] == "The last request failed: nobody answers."
+    assert (
+        "using the yearly average of United Kingdom instead, and lifecycle where that is operational" in carbon.notes[1]
+    )
 
 
 def test_where_there_is_no_average_either_nothing_is_claimed() -> None:
     about = find("watttime:CAISO_NORTH").about
-    assert account(Record(provider=about, problem="nobody answers."), watts(1), NOON, NOON + HOUR) == (
+    assert emissions(RunIntensity(provider=about, problem="nobody answers."), watts(1), NOON, NOON + HOUR) == (
         None,
         "nobody answers.",
     )
-    assert account(Record(provider=about), watts(1), NOON, NOON + HOUR) == (None, "WattTime has not answered yet.")
+    assert emissions(RunIntensity(provider=about), watts(1), NOON, NOON + HOUR) == (
+        None,
+        "WattTime has not answered yet.",
+    )
 
 
 def test_a_run_that_ends_before_it_begins_is_not_counted() -> None:
-    assert account(uk(slots(100)), watts(1), NOON, NOON) == (None, "the run has no length.")
+    assert emissions(uk(slots(100)), watts(1), NOON, NOON) == (None, "the run has no duration.")
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_a_run_that_ends_before_it_begins_is_not_counted() -> None:
     ],
 )
 def test_what_holds_for_all_times_needs_no_excuse(region: str, grams: float, quality: str, kind: str) -> None:
-    carbon = counted(Record(provider=find(region).about), NOON, NOON + HOUR)
+    carbon = counted(RunIntensity(provider=find(region).about), NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(grams)
     assert (carbon.quality, carbon.accounting) == (quality, kind)
     assert carbon.notes == []
@@ -183,7 +189,7 @@ def test_a_constant_intensity_gives_energy_times_intensity(
 ) -> None:
     start, end = NOON + begin * MINUTE, NOON + (begin + length) * MINUTE
     known = [slot for n in present for slot in slots(grams, start=NOON + n * HALF_HOUR)]
-    carbon, _ = account(uk(known), curve(powers), start, end, now=LATER)
+    carbon, _ = emissions(uk(known), curve(powers), start, end, now=LATER)
     assert carbon
     assert carbon.grams == pytest.approx(curve(powers)(start, end) / JOULES_PER_KWH * grams, rel=1e-9, abs=1e-9)
     assert carbon.grams_per_kwh == pytest.approx(grams)
@@ -194,7 +200,7 @@ def test_the_slots_add_up_to_the_whole_and_have_no_hole(
     powers: list[float], grams: list[float], begin: int, length: int
 ) -> None:
     start, end = NOON + begin * MINUTE, NOON + (begin + length) * MINUTE
-    carbon, _ = account(uk(slots(*grams)), curve(powers), start, end, now=LATER)
+    carbon, _ = emissions(uk(slots(*grams)), curve(powers), start, end, now=LATER)
     assert carbon
     assert carbon.grams == pytest.approx(sum(slot.grams for slot in carbon.slots))
     assert sum(slot.joules for slot in carbon.slots) == pytest.approx(curve(powers)(start, end))
@@ -213,8 +219,8 @@ def test_splitting_slots_does_not_change_the_sum(powers: list[float], grams: lis
             for a, b in ((slot.start, cut), (cut, slot.end))
         ]
     end = whole[-1].end
-    one, _ = account(uk(whole), curve(powers), NOON, end, now=LATER)
-    two, _ = account(uk(split), curve(powers), NOON, end, now=LATER)
+    one, _ = emissions(uk(whole), curve(powers), NOON, end, now=LATER)
+    two, _ = emissions(uk(split), curve(powers), NOON, end, now=LATER)
     assert one and two and one.grams == pytest.approx(two.grams)
 
 
@@ -269,11 +275,11 @@ def test_beyond_a_hole_in_the_forecast_nothing_is_proposed() -> None:
 
 def test_a_report_proposes_a_start_when_the_record_looks_ahead() -> None:
     record = uk([*slots(300), *slots(300, 300, 50, 50, start=NOON + HALF_HOUR, quality="forecast")])
-    carbon, _ = account(record, watts(1000), NOON, NOON + HALF_HOUR, now=NOON + HALF_HOUR)
+    carbon, _ = emissions(record, watts(1000), NOON, NOON + HALF_HOUR, now=NOON + HALF_HOUR)
     assert carbon and carbon.greener
     assert carbon.greener.start == NOON + 3 * HALF_HOUR
     assert [carbon.greener.grams, carbon.greener.grams_now] == pytest.approx([25, 150])
-    carbon, _ = account(record, watts(1000), NOON, NOON + HALF_HOUR, now=LATER)
+    carbon, _ = emissions(record, watts(1000), NOON, NOON + HALF_HOUR, now=LATER)
     assert carbon and carbon.greener is None
 
 
@@ -295,5 +301,5 @@ def test_no_other_start_on_the_minute_would_be_greener(grams: list[float], lengt
 
 
 def test_the_record_of_a_provider_is_enough_to_count_by() -> None:
-    about = About(spec="x", region="Nowhere", source="nobody", accounting="unknown")
-    assert counted(Record(provider=about, slots=slots(80)), NOON, NOON + HALF_HOUR).region == "Nowhere"
+    about = ProviderFacts(spec="x", region="Nowhere", source="nobody", accounting="unknown")
+    assert counted(RunIntensity(provider=about, slots=slots(80)), NOON, NOON + HALF_HOUR).region == "Nowhere"

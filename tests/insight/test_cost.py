@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsetrain.errors import UsageError
-from pulsetrain.insight.cost import Cost, Progress, Use, cost, why_unknown
+from pulsetrain.insight.cost import Cost, cost, why_unknown
 from pulsetrain.insight.prices import Price, load_prices, parse_price, price_rows
+from pulsetrain.insight.projection import TrainingProgress, Use
 
 HALF_HOUR = Use(seconds=1800, hosts=2, gpus=8, joules=7.2e6, error_joules=3.6e4)
 
@@ -21,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def priced(spec: str, use: Use = HALF_HOUR, progress: Progress | None = None) -> Cost:
+def priced(spec: str, use: Use = HALF_HOUR, progress: TrainingProgress | None = None) -> Cost:
     found = cost(parse_price(spec, load_prices()), use, progress)
     assert found
     return found
@@ -54,7 +55,7 @@ def test_a_price_can_be_said_in_these_ways(spec: str, amount: float, unit: str, 
     "spec", ["", "cheap", "0,30/kWh", "-1/kWh", "0.30", "0.30 euros/kWh", "0.30/kW", "gcp:", "1e3/h"]
 )
 def test_what_is_no_price_is_an_error_that_shows_the_forms(spec: str) -> None:
-    with pytest.raises(UsageError, match="not understood") as caught:
+    with pytest.raises(UsageError, match="invalid --price") as caught:
         parse_price(spec, load_prices())
     assert "0.30 EUR/kWh" in str(caught.value) and "gcp:MACHINE@REGION" in str(caught.value)
 
@@ -149,9 +150,9 @@ def test_a_file_named_by_the_environment_stands_for_that_in_the_home(
         ('currency = "EUR"\n[gcp.spot]\nx = { y = "1.25" }', "gcp.spot.x.y: Expected `float`, got `str`"),
         ('currency = "EUR"\n[gcp.spot]\nx = { y = 0 }', "gcp.spot.x.y: Expected `float` > 0"),
         ('currency = "EUR"\n[gcp.spot]\nx = { y = nan }', "gcp.spot.x.y"),
-        ('currency = "EUR"\n[gcp.spot]\nx = 1.25', "gcp.spot.x is no price"),
-        ('currency = "EUR"\n[gcp.reserved]\nx = { y = 1 }', "gcp.reserved.x.y is no price"),
-        ('currency = "EUR"\nspot = 3', "spot is no price"),
+        ('currency = "EUR"\n[gcp.spot]\nx = 1.25', "gcp.spot.x is not the price of a machine"),
+        ('currency = "EUR"\n[gcp.reserved]\nx = { y = 1 }', "gcp.reserved.x.y is not the price of a machine"),
+        ('currency = "EUR"\nspot = 3', "spot is not the price of a machine"),
         (b'currency = "\xff"', "not valid TOML"),
     ],
 )
@@ -195,35 +196,35 @@ def test_no_energy_costs_nothing() -> None:
 
 
 def test_steps_and_samples_carry_the_whole_amount() -> None:
-    found = priced("2.50 USD/GPUh", progress=Progress(steps=100, samples=3200))
+    found = priced("2.50 USD/GPUh", progress=TrainingProgress(steps=100, samples=3200))
     assert (found.per_step, found.per_sample) == (0.10, 10 / 3200)
-    none = priced("2.50 USD/GPUh", progress=Progress(steps=0))
+    none = priced("2.50 USD/GPUh", progress=TrainingProgress(steps=0))
     assert (none.per_step, none.per_sample, none.projected) == (None, None, None)
 
 
 def test_the_end_is_foreseen_from_the_steps_that_are_left() -> None:
-    resumed = Progress(steps=100, last_step=600, total_steps=1000, step_seconds=9)  # an hour to come
+    resumed = TrainingProgress(steps=100, last_step=600, total_steps=1000, step_seconds=9)  # an hour to come
     assert priced("3 USD/h", progress=resumed).projected == pytest.approx(3 * 2 * 1.5)
     assert priced("2.50/GPUh", progress=resumed).projected == pytest.approx(2.5 * 8 * 1.5)
     assert priced("0.30/kWh", progress=resumed).projected == pytest.approx(0.30 * 2 * 3)
 
 
 def test_energy_to_come_is_that_of_the_steps_where_it_is_known() -> None:
-    progress = Progress(steps=100, last_step=100, total_steps=200, step_seconds=9, step_joules=3.6e4)
+    progress = TrainingProgress(steps=100, last_step=100, total_steps=200, step_seconds=9, step_joules=3.6e4)
     assert priced("0.30/kWh", progress=progress).projected == pytest.approx(0.30 * (2 + 1))
 
 
 @pytest.mark.parametrize(
     "progress",
     [
-        Progress(steps=100, last_step=100, step_seconds=9),
-        Progress(steps=100, last_step=100, total_steps=200),
-        Progress(steps=100, total_steps=200, step_seconds=9),
-        Progress(steps=200, last_step=200, total_steps=200, step_seconds=9),
-        Progress(steps=201, last_step=201, total_steps=200, step_seconds=9),
+        TrainingProgress(steps=100, last_step=100, step_seconds=9),
+        TrainingProgress(steps=100, last_step=100, total_steps=200),
+        TrainingProgress(steps=100, total_steps=200, step_seconds=9),
+        TrainingProgress(steps=200, last_step=200, total_steps=200, step_seconds=9),
+        TrainingProgress(steps=201, last_step=201, total_steps=200, step_seconds=9),
     ],
 )
-def test_without_steps_to_come_nothing_is_foreseen(progress: Progress) -> None:
+def test_without_steps_to_come_nothing_is_foreseen(progress: TrainingProgress) -> None:
     assert priced("3 USD/h", progress=progress).projected is None
 
 
@@ -246,7 +247,7 @@ def test_a_run_that_goes_on_as_it_was_ends_at_what_was_foreseen(
     spec: str, seconds: float, joules: float, steps: int, left: int, step_seconds: float
 ) -> None:
     price = parse_price(spec, {})
-    progress = Progress(steps=steps, last_step=steps, total_steps=steps + left, step_seconds=step_seconds)
+    progress = TrainingProgress(steps=steps, last_step=steps, total_steps=steps + left, step_seconds=step_seconds)
     now = Use(seconds=seconds, gpus=2, joules=joules)
     whole = seconds + left * step_seconds
     end = Use(seconds=whole, gpus=2, joules=joules * whole / seconds)

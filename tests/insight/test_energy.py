@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsetrain.insight.energy.account import EnergyAccount, run_energy, steps_energy
-from pulsetrain.insight.energy.curve import EPOCH, Curve
+from pulsetrain.insight.energy.charging import Charge
+from pulsetrain.insight.energy.curve import EPOCH, EnergyCurve
 from pulsetrain.insight.energy.figures import DeviceEnergy, Portion, RunEnergy
 from pulsetrain.insight.energy.meter import Meter, Readings, curve_of
-from pulsetrain.insight.energy.portions import Phase, Steps, by_epoch, by_phase, by_steps
+from pulsetrain.insight.energy.portions import StepIntervals, by_epoch, by_phase
+from pulsetrain.insight.energy.reading import RunMeters
+from pulsetrain.insight.steps import PhaseInterval, read_steps
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Host, RunFolder
 
@@ -25,12 +28,11 @@ Line = dict[str, Any]
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
-def account(folder: RunFolder, **options: Any) -> RunEnergy:
-    database = Database([folder])
-    try:
-        return run_energy(database, folder.load(), **options)
-    finally:
-        database.close()
+def account(
+    folder: RunFolder, *, charge: Charge | None = None, pue: float = 1.0, others: Iterable[RunFolder] = ()
+) -> RunEnergy:
+    with closing(Database([folder])) as database:
+        return RunMeters(database, folder.load(), read_steps(database), charge=charge).energy(pue=pue, others=others)
 
 
 def gpu_lines(seconds: int, watts: float = 100.0, *, gpu: int = 0, counter: bool = True, **values: Any) -> list[Line]:
@@ -104,10 +106,11 @@ def test_a_counter_that_is_known_to_the_moment_is_taken_back_to_its_line(make_ru
     assert gpu.total.error_joules == pytest.approx(2 * 1.0 + (0.02 + 0.01) * 400)
 
 
-def test_idle_and_active_energy_make_up_the_total(make_run: MakeRun) -> None:
+@pytest.mark.parametrize("percent", [0, 1])
+def test_idle_and_active_energy_make_up_the_total(make_run: MakeRun, percent: float) -> None:
     lines = gpu_lines(10)
     for line in lines[:5]:
-        line["utilization_percent"] = 0
+        line["utilization_percent"] = percent
     gpu = only(account(make_run(gpu=lines)).devices, "gpu")
     assert (gpu.idle_joules, gpu.active_joules) == (400, 600)
 
@@ -167,6 +170,26 @@ def test_a_lost_gpu_is_not_zero_but_a_note_and_a_wider_bound(make_run: MakeRun) 
     assert gpu.notes == ["For 5 s nothing could be read: what was used then is not in it."]
 
 
+def test_a_gpu_lost_at_the_start_is_one_device_and_the_unseen_time_is_in_its_bound(make_run: MakeRun) -> None:
+    """Its first lines have no UUID: it did not answer when it was asked for one."""
+    lines = gpu_lines(10)
+    for line in lines[:6]:
+        line |= {"up": 0, "power_draw_watts": None, "energy_joules": None}
+        line |= {"uuid": None, "name": "unknown", "power_limit_watts": None}
+    gpu = only(account(make_run(gpu=lines)).devices, "gpu")
+    assert (gpu.uuid, gpu.name) == ("GPU-0", "Test")
+    assert gpu.total is not None and gpu.total.joules == 400
+    assert gpu.total.error_joules is not None and gpu.total.error_joules > 6 * 400
+    assert gpu.notes == ["For 6 s nothing could be read: what was used then is not in it."]
+
+
+def test_the_time_before_a_driver_answered_is_in_the_bound(make_run: MakeRun) -> None:
+    gpu = only(account(make_run(gpu=gpu_lines(10)[4:])).devices, "gpu")
+    assert gpu.total is not None and gpu.total.joules == pytest.approx(600)
+    assert gpu.total.error_joules is not None and gpu.total.error_joules > 4 * 400
+    assert gpu.notes == ["For 4 s nothing could be read: what was used then is not in it."]
+
+
 def test_cpu_and_memory_are_measured_where_rapl_can_be_read(make_run: MakeRun) -> None:
     lines = host_lines(10, cpu_ratio=0.5, cpu_cores=8, memory_total_bytes=2**34)
     for second, line in enumerate(lines):
@@ -181,7 +204,7 @@ def test_cpu_and_memory_are_measured_where_rapl_can_be_read(make_run: MakeRun) -
 
 def test_cpu_and_memory_are_estimated_and_assumed_elsewhere_and_say_so(make_run: MakeRun) -> None:
     lines = host_lines(10, cpu_ratio=0.5, cpu_cores=8, memory_total_bytes=10 * 2**30)
-    hosts = {"vm": Host(unavailable={"rapl": "RAPL counters may not be read"})}
+    hosts = {"vm": Host(unavailable={"rapl": "no permission to read RAPL counters"})}
     energy = account(make_run(host=lines, hosts=hosts))
     cpu, dram = only(energy.devices, "cpu"), only(energy.devices, "dram")
     assert cpu.total is not None and (cpu.total.joules, cpu.total.origin, cpu.total.method) == (
@@ -190,7 +213,7 @@ def test_cpu_and_memory_are_estimated_and_assumed_elsewhere_and_say_so(make_run:
         "load",
     )
     assert cpu.total.error_joules == 200
-    assert cpu.notes == ["RAPL counters may not be read: estimated from load."]
+    assert cpu.notes == ["no permission to read RAPL counters: estimated from load."]
     assert dram.total is not None and dram.total.joules == pytest.approx(30)
     assert dram.total.origin == "assumed"
     assert energy.total is not None and energy.total.origin == "assumed"
@@ -242,33 +265,73 @@ def test_energy_of_a_step_a_sample_and_a_token_counts_what_all_ranks_worked_on(m
     assert [part.samples for part in energy.phases] == [None, 80, None]
 
 
+def test_energy_per_step_is_that_of_steady_steps(make_run: MakeRun) -> None:
+    """300 W while it compiles, 200 W in a validation, 100 W else."""
+    training = step_lines(13, 6, samples=4)
+    training[3] |= {"step_seconds": 4.0}
+    for line in training[3:]:
+        line["elapsed_seconds"] += 3
+    training.insert(0, training[0] | {"elapsed_seconds": 13.0, "step_seconds": 10.0})
+    training.append({"elapsed_seconds": 19.5, "rank": 0, "phase": "validation", "phase_seconds": 3.0})
+    watts = [300 if 3 <= second < 13 else 200 if 16 <= second < 20 else 100 for second in range(25)]
+    lines = gpu_lines(25)
+    for line, used in zip(lines, np.concatenate(([0], np.cumsum(watts))), strict=True):
+        line["energy_joules"] = float(used)
+    energy = account(make_run(gpu=lines, training=training))
+    assert energy.joules_per_step == pytest.approx(100)
+    assert energy.joules_per_sample == pytest.approx(25)
+    assert joules(energy.phases) == {
+        "start-up": 300,
+        "warm-up": 3000,
+        "training": pytest.approx(5 * 100 + 200),
+        "validation": pytest.approx(600),
+        "other": 300,
+    }
+    assert [(part.name, part.steps) for part in energy.phases if part.steps] == [("warm-up", 1), ("training", 6)]
+
+
+def test_a_step_that_a_validation_fills_is_a_step_of_training(make_run: MakeRun) -> None:
+    training = step_lines(2, 5)
+    training[2] |= {"step_seconds": 3.0}
+    for line in training[2:]:
+        line["elapsed_seconds"] += 2
+    training.append({"elapsed_seconds": 6.9, "rank": 0, "phase": "validation", "phase_seconds": 2.8})
+    energy = account(make_run(gpu=gpu_lines(10), training=training))
+    assert {part.name: part.steps for part in energy.phases} == {
+        "start-up": 0,
+        "training": 5,
+        "validation": 0,
+        "other": 0,
+    }
+
+
+def test_the_shares_of_a_total_say_how_much_was_measured(make_run: MakeRun) -> None:
+    host = host_lines(10, cpu_ratio=0.5, cpu_cores=8, memory_total_bytes=10 * 2**30)
+    energy = account(make_run(gpu=gpu_lines(10), host=host))
+    assert energy.origin_shares == {
+        "measured": pytest.approx(1000 / 1230),
+        "estimated": pytest.approx(200 / 1230),
+        "assumed": pytest.approx(30 / 1230),
+    }
+
+
 def test_a_run_without_a_training_loop_has_no_parts(make_run: MakeRun) -> None:
     energy = account(make_run(gpu=gpu_lines(10)))
     assert (energy.phases, energy.epochs, energy.joules_per_step) == ([], [], None)
-
-
-def test_a_range_of_steps_has_its_energy_with_a_bound(make_run: MakeRun) -> None:
-    folder = make_run(gpu=gpu_lines(10), training=step_lines(2, 6))
-    part = steps_energy(Database([folder]), folder.load(), 2, 4)
-    assert part is not None
-    assert (part.name, part.start_seconds, part.seconds) == ("steps 2 to 4", 3, 3)
-    assert part.joules == pytest.approx(300)
-    assert part.error_joules == pytest.approx(2 * 0.1 * 400)
-    assert steps_energy(Database([folder]), folder.load(), 100, 200) is None
 
 
 STEPS = st.lists(st.tuples(st.floats(0, 0.5), st.floats(0.001, 2)), max_size=30)
 PHASES = st.lists(st.tuples(st.floats(-5, 40), st.floats(0.001, 20), st.sampled_from("abc")), max_size=6)
 
 
-def steps_of(pauses_and_lengths: list[tuple[float, float]]) -> Steps:
+def steps_of(pauses_and_lengths: list[tuple[float, float]]) -> StepIntervals:
     times = np.cumsum(np.array(pauses_and_lengths).reshape(-1, 2).ravel()) + 1
     begin, end = times[0::2], times[1::2]
     count = np.ones(len(end))
-    return Steps(begin, end, np.cumsum(count), np.cumsum(count) / 4, end, count, count)
+    return StepIntervals(begin, end, np.cumsum(count) / 4, end, count, count)
 
 
-def steady(watts: float, seconds: float) -> Curve:
+def steady(watts: float, seconds: float) -> EnergyCurve:
     meter = Meter(limit_watts=watts)
     times = np.arange(0.0, seconds, 0.9)
     return curve_of([meter.add(Readings(times, power=np.full(len(times), watts))), meter.finish()], EPOCH, watts)
@@ -282,8 +345,8 @@ def test_the_parts_of_a_run_add_up_to_the_whole(
     whole = sum(curve.joules[-1] for curve in curves)
     end = float(max(curve.times[-1] for curve in curves))
     own = steps_of(steps)
-    named = [Phase(name, begin, begin + length) for begin, length, name in phases]
-    timelines = [by_phase(0.0, end, own, named), by_epoch(0.0, end, own), by_steps(0.0, end, own, 3, 9)]
+    named = [PhaseInterval(name, begin, begin + length) for begin, length, name in phases]
+    timelines = [by_phase(0.0, end, own, named), by_epoch(0.0, end, own)]
     for timeline in filter(None, timelines):
         parts = timeline.portions(curves, own)
         assert sum(part.joules for part in parts) == pytest.approx(whole, abs=1e-6)
@@ -304,7 +367,7 @@ def test_the_truth_of_each_part_lies_within_its_bound(
     lines = Readings(ticks, counter=np.interp(ticks, changes, truth))
     curve = curve_of([meter.add(lines), meter.finish()], EPOCH, 400)
     own = steps_of(steps)
-    timeline = by_phase(0.0, 20.0, own, [Phase(name, begin, begin + length) for begin, length, name in phases])
+    timeline = by_phase(0.0, 20.0, own, [PhaseInterval(name, begin, begin + length) for begin, length, name in phases])
     used = np.diff(np.interp(timeline.edges, changes, truth))
     for part in timeline.portions([curve], own):
         in_part = timeline.labels == timeline.names.index(part.name)
@@ -335,7 +398,7 @@ def test_a_wall_clock_that_jumps_changes_no_figure(make_run: MakeRun) -> None:
     lines = gpu_lines(10)
     for line in lines[5:]:
         line["timestamp"] = "2026-11-16T15:00:00.000Z"
-    account_of = EnergyAccount(Database([folder := make_run(gpu=lines)]), folder.load())
+    account_of = RunMeters(Database([folder := make_run(gpu=lines)]), folder.load(), None)
     assert account_of.curve.joules[-1] == 1000
     half = account_of.curve.used_between(START, START + timedelta(hours=1))
     rest = account_of.curve.used_between(START + timedelta(hours=1), START + timedelta(hours=9))
@@ -357,7 +420,7 @@ def test_a_run_can_be_charged_only_for_the_gpus_that_its_processes_used(make_run
         process_line(99, uuid="GPU-0", gpu_index=0),  # somebody else's
     ]
     folder = make_run(gpu=gpu_lines(10) + gpu_lines(10, 300, gpu=1), process=processes, training=step_lines(2, 6))
-    everything, used = account(folder), account(folder, charge="used")
+    everything, used = account(folder, charge="all"), account(folder, charge="used")
     assert everything.total is not None and everything.total.joules == 4000
     assert used.total is not None and used.total.joules == 3000
     assert [gpu.charged for gpu in used.devices] == [False, True]
@@ -368,7 +431,51 @@ def test_all_gpus_are_charged_where_it_cannot_be_told_who_used_them(make_run: Ma
     folder = make_run(gpu=gpu_lines(10), process=[process_line(10, cpu_seconds=3.0)])
     gpu = only(account(folder, charge="used").devices, "gpu")
     assert gpu.charged
-    assert gpu.notes == ["Which GPUs the command used could not be told: all are charged."]
+    assert gpu.notes == ["Whether the run used it is not known: it is charged."]
+
+
+OWN, ON_GPU_0 = {"cpu_seconds": 3.0}, {"uuid": "GPU-0", "gpu_index": 0}
+
+
+@pytest.mark.parametrize("charge", ["used", None])
+def test_a_run_that_was_on_no_gpu_is_not_charged_for_what_others_did_there(
+    make_run: MakeRun, charge: Charge | None
+) -> None:
+    processes = [process_line(10, **OWN), process_line(99, user="alice", **ON_GPU_0)]
+    gpu = only(account(make_run(gpu=gpu_lines(10), process=processes), charge=charge).devices, "gpu")
+    assert (gpu.charged, gpu.used, gpu.others) == (False, False, ["alice (python train.py)"])
+
+
+def test_a_run_that_was_on_no_gpu_is_not_charged_where_the_driver_lists_nobody(make_run: MakeRun) -> None:
+    up = {"nvidia": 1, "nvidia_processes": 1}
+    folder = make_run(gpu=gpu_lines(10), host=[{"job_processes": 1, "source_up": up}, {"source_up": up}])
+    gpu = only(account(folder, charge="used").devices, "gpu")
+    assert (gpu.charged, gpu.used, gpu.others) == (False, False, [])
+
+
+def test_a_run_without_others_on_its_gpus_is_charged_for_all_of_them(make_run: MakeRun) -> None:
+    processes = [process_line(10, **OWN), process_line(10, **ON_GPU_0)]
+    folder = make_run(gpu=gpu_lines(10) + gpu_lines(10, 300, gpu=1), process=processes)
+    assert [(gpu.charged, gpu.used) for gpu in account(folder).devices] == [(True, True), (True, False)]
+
+
+def test_a_gpu_that_a_run_shares_is_charged_and_says_with_whom(make_run: MakeRun) -> None:
+    child = process_line(11, parent_pid=10, **ON_GPU_0)  # too short-lived to be seen as one of the command's
+    processes = [process_line(10, **OWN), child, process_line(99, user="alice", **ON_GPU_0)]
+    gpu = only(account(make_run(gpu=gpu_lines(10), process=processes)).devices, "gpu")
+    assert (gpu.charged, gpu.used, gpu.others) == (True, True, ["alice (python train.py)"])
+
+
+@pytest.mark.parametrize("charge", ["used", None])
+def test_a_process_outside_of_our_container_may_be_the_runs_own(make_run: MakeRun, charge: Charge | None) -> None:
+    processes = [process_line(10, **OWN), process_line(4711, **ON_GPU_0) | {"command": "outside this namespace"}]
+    gpu = only(account(make_run(gpu=gpu_lines(10), process=processes), charge=charge).devices, "gpu")
+    assert (gpu.charged, gpu.used, gpu.others) == (True, None, [])
+
+
+def test_a_machine_that_is_watched_without_a_command_is_charged_for_all_its_gpus(make_run: MakeRun) -> None:
+    folder = make_run(gpu=gpu_lines(10), process=[process_line(99, user="alice", **ON_GPU_0)])
+    assert [gpu.charged for gpu in account(folder).devices] == [True]
 
 
 def beside(make_run: MakeRun, uuid: str, start: datetime, end: datetime | None, written: datetime = START) -> list[str]:

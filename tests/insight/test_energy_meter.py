@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pulsetrain.insight.energy.curve import EPOCH, Array, Clock, Curve, total
+from pulsetrain.insight.energy.curve import EPOCH, Array, EnergyCurve, HostClock, total
 from pulsetrain.insight.energy.meter import COLUMNS, Meter, Method, Readings, Stretch, curve_of
 
 LIMIT_WATTS = 700.0
@@ -25,7 +25,9 @@ def readings(seconds: Sequence[float] | Array, **columns: Sequence[float] | Arra
     return Readings(column(*seconds), **{name: column(*values) for name, values in columns.items()})
 
 
-def measured(lines: Readings, limit_watts: float | None = LIMIT_WATTS, chunk: int = 1_000_000) -> tuple[Curve, Meter]:
+def measured(
+    lines: Readings, limit_watts: float | None = LIMIT_WATTS, chunk: int = 1_000_000
+) -> tuple[EnergyCurve, Meter]:
     meter = Meter(limit_watts=limit_watts)
     parts = [meter.add(lines[begin : begin + chunk]) for begin in range(0, len(lines), chunk)]
     return curve_of([*parts, meter.finish()], EPOCH, limit_watts), meter
@@ -84,7 +86,7 @@ def test_a_reset_is_bridged_by_power() -> None:
     curve, meter = measured(lines)
     assert curve.joules.tolist() == [0, 100, 220, 320]
     assert methods(lines) == [Method.COUNTER, Method.POWER, Method.COUNTER]
-    assert meter.findings.resets == 1
+    assert meter.faults.resets == 1
 
 
 def test_a_counter_that_stands_still_while_power_is_drawn_is_replaced_from_where_it_stopped() -> None:
@@ -93,14 +95,14 @@ def test_a_counter_that_stands_still_while_power_is_drawn_is_replaced_from_where
     curve, meter = measured(lines)
     assert curve.joules[-1] == 900
     assert methods(lines) == [Method.COUNTER] * 3 + [Method.POWER] * 4 + [Method.COUNTER] * 2
-    assert meter.findings.still_seconds == 4
+    assert meter.faults.still_seconds == 4
 
 
 def test_a_counter_that_catches_up_after_a_stand_still_is_not_counted_twice() -> None:
     lines = readings(range(9), counter=[0, 4000, *[8000] * 5, 28000, 32000], power=[4000] * 9)
     curve, meter = measured(lines)
     assert curve.joules[-1] == 8 * 4000
-    assert meter.findings.jumps == 1
+    assert meter.faults.jumps == 1
 
 
 def test_a_counter_that_stands_still_for_a_moment_is_only_coarse() -> None:
@@ -179,7 +181,7 @@ def histories(draw: st.DrawFn) -> Readings:
     return Readings(seconds, **columns)
 
 
-def assert_same(one: Curve, other: Curve) -> None:
+def assert_same(one: EnergyCurve, other: EnergyCurve) -> None:
     for name in ("times", "joules", "variance", "slack", "edge"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-6)
 
@@ -189,8 +191,8 @@ def test_a_few_lines_at_a_time_give_the_same_as_all_at_once(lines: Readings, chu
     whole, meter = measured(lines)
     pieces, meter_of_pieces = measured(lines, chunk=chunk)
     assert_same(whole, pieces)
-    assert meter.findings.resets == meter_of_pieces.findings.resets
-    assert meter.findings.still_seconds == pytest.approx(meter_of_pieces.findings.still_seconds)
+    assert meter.faults.resets == meter_of_pieces.faults.resets
+    assert meter.faults.still_seconds == pytest.approx(meter_of_pieces.faults.still_seconds)
 
 
 @given(histories(), st.randoms(use_true_random=False))
@@ -206,7 +208,7 @@ def test_twice_the_power_is_twice_the_energy(lines: Readings, factor: float) -> 
     names = [name for name in ("counter", "power", "polled", "unseen") if getattr(lines, name) is not None]
     scaled = replace(lines, **{name: lines.column(name) * factor for name in names})
     (curve, meter), (other, other_meter) = measured(lines), measured(scaled)
-    assume(meter.findings.jumps == other_meter.findings.jumps)  # what no device can draw is no matter of scale
+    assume(meter.faults.jumps == other_meter.faults.jumps)  # what no device can draw is no matter of scale
     np.testing.assert_allclose(other.joules, curve.joules * factor, rtol=1e-9, atol=1e-6)
 
 
@@ -271,7 +273,7 @@ def test_the_truth_lies_within_the_bound_of_power_at_the_ticks(
 
 def test_a_wall_clock_that_was_set_does_not_change_energy_and_moments_are_found_on_both_sides() -> None:
     elapsed = np.arange(6.0)
-    clock = Clock.of(elapsed, 1000 + elapsed + np.array([0, 0, 0, 3600, 3600, 3600]))
+    clock = HostClock.of(elapsed, 1000 + elapsed + np.array([0, 0, 0, 3600, 3600, 3600]))
     curve = replace(measured(readings(elapsed, power=[100] * 6))[0], clock=clock)
     assert curve.joules[-1] == 500
     assert curve.walls.tolist() == [1000, 1001, 1002, 4603, 4604, 4605]
@@ -281,11 +283,17 @@ def test_a_wall_clock_that_was_set_does_not_change_energy_and_moments_are_found_
 
 def test_a_wall_clock_that_was_set_back_counts_every_joule_once() -> None:
     elapsed = np.arange(8.0)
-    clock = Clock.of(elapsed, 1000 + elapsed - np.array([0, 0, 0, 0, 2, 2, 2, 2]))
+    clock = HostClock.of(elapsed, 1000 + elapsed - np.array([0, 0, 0, 0, 2, 2, 2, 2]))
     curve = replace(measured(readings(elapsed, power=[100] * 8))[0], clock=clock)
     edges = curve.elapsed_at(np.arange(990.0, 1020.0))
     assert np.all(np.diff(edges) >= 0)
     assert np.sum(curve.joules_between(edges[:-1], edges[1:])) == pytest.approx(700)
+
+
+def test_a_wall_clock_that_was_set_back_was_wrong_until_then() -> None:
+    elapsed = np.arange(6.0)
+    clock = HostClock.of(elapsed, 8200 + elapsed - np.array([0, 0, 0, 7200, 7200, 7200]))
+    assert clock.wall_at(elapsed).tolist() == [1000, 1001, 1002, 1003, 1004, 1005]
 
 
 def test_curves_on_different_moments_add_up() -> None:

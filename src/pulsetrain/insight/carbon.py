@@ -8,15 +8,15 @@ from typing import Literal
 
 import msgspec
 
-from pulsetrain.intensity.record import NEAR, Record
-from pulsetrain.intensity.slots import Accounting, Fixed, Quality, Slot, gaps, overlapping
+from pulsetrain.intensity.run_intensity import NEAR, RunIntensity
+from pulsetrain.intensity.slots import Accounting, FixedIntensity, Quality, Slot, gaps, overlapping
+from pulsetrain.units import JOULES_PER_KWH
 
-JOULES_PER_KWH = 3.6e6
 WORTH_WAITING = 0.05
 """The share that a later start must save to be proposed."""
 
 JoulesBetween = Callable[[datetime, datetime], float]
-"""The energy of a run between two moments of the clock, in UTC. Neighbouring stretches add up to the whole."""
+"""The energy of a run between two moments of the clock, in UTC. Neighboring stretches add up to the whole."""
 
 
 class Carbon(msgspec.Struct, kw_only=True):
@@ -30,7 +30,7 @@ class Carbon(msgspec.Struct, kw_only=True):
     region: str
     """As a person would say it: `South England`, `Germany`, `Google Cloud europe-west4`."""
     provider: str
-    """Where the figures come from, and their year or licence where they want to be named."""
+    """Where the figures come from, and their year or license where they want to be named."""
     accounting: Accounting
     """Kinds of intensity that must not be compared with each other."""
     quality: Quality | Literal["mixed"]
@@ -60,8 +60,8 @@ class GreenerStart(msgspec.Struct, kw_only=True):
     """If it were started now."""
 
 
-def account(
-    record: Record,
+def emissions(
+    intensities: RunIntensity,
     joules_between: JoulesBetween,
     start: datetime,
     end: datetime,
@@ -69,24 +69,24 @@ def account(
     error_joules: float | None = None,
     now: datetime | None = None,
 ) -> tuple[Carbon | None, str]:
-    """The emissions of a run, or None and the reason. It reads nothing but the record.
+    """The emissions of a run, or None and the reason. It reads nothing but the intensities.
 
     Values of different kinds are never added up: a yearly average is used for the whole run or not at all.
     """
     if end <= start:
-        return None, "the run has no length."
-    near = overlapping(record.slots, start - NEAR, end + NEAR)
-    fixed = record.provider.fixed
+        return None, "the run has no duration."
+    near = overlapping(intensities.slots, start - NEAR, end + NEAR)
+    provider, fixed = intensities.provider, intensities.provider.fixed
     if near:
         timeline, notes = fill(near, start, end)
-        region, source, accounting = record.provider.region, record.provider.source, record.provider.accounting
+        region, source, accounting = provider.region, provider.source, provider.accounting
     elif fixed:
-        timeline, notes = [_throughout(fixed, start, end)], _stand_in(record, fixed)
+        timeline, notes = [_throughout(fixed, start, end)], _stand_in(intensities, fixed)
         region, source, accounting = fixed.region, fixed.source, fixed.accounting
     else:
-        return None, record.problem or f"{record.provider.source} has not answered yet."
-    if record.problem:
-        notes.insert(0, f"The last question failed: {record.problem}")
+        return None, intensities.problem or f"{provider.source} has not answered yet."
+    if intensities.problem:
+        notes.insert(0, f"The last request failed: {intensities.problem}")
     slots = [_emitted(slot, joules_between(slot.start, slot.end)) for slot in timeline]
     mean = _mean(slots)
     carbon = Carbon(
@@ -99,21 +99,23 @@ def account(
         quality=_quality(slots),
         slots=slots,
         notes=[*notes, *_shares(slots)],
-        greener=greener_start(sum(slot.joules for slot in slots), end - start, record.slots, now or datetime.now(UTC)),
+        greener=greener_start(
+            sum(slot.joules for slot in slots), end - start, intensities.slots, now or datetime.now(UTC)
+        ),
     )
     return carbon, ""
 
 
-def intensity_at(record: Record, moment: datetime) -> float | None:
+def intensity_at(intensities: RunIntensity, moment: datetime) -> float | None:
     """Grams for each kWh at a moment: of its slot, else of the latest near before it, else what holds for all times."""
-    before = [slot for slot in record.slots if slot.start <= moment and slot.end > moment - NEAR]
+    before = [slot for slot in intensities.slots if slot.start <= moment and slot.end > moment - NEAR]
     if before:
         return max(before, key=lambda slot: slot.start).grams_per_kwh
-    return record.provider.fixed.grams_per_kwh if record.provider.fixed else None
+    return intensities.provider.fixed.grams_per_kwh if intensities.provider.fixed else None
 
 
 def fill(slots: Sequence[Slot], start: datetime, end: datetime) -> tuple[list[Slot], list[str]]:
-    """Slots that cover a stretch of time without a hole, and a note for each hole that its neighbours had to fill."""
+    """Slots that cover a stretch of time without a hole, and a note for each hole that its neighbors had to fill."""
     covered: list[Slot] = []
     for slot in overlapping(slots, start, end):
         begin, stop = max(slot.start, covered[-1].end if covered else start), min(slot.end, end)
@@ -121,12 +123,12 @@ def fill(slots: Sequence[Slot], start: datetime, end: datetime) -> tuple[list[Sl
             covered.append(msgspec.structs.replace(slot, start=begin, end=stop))
     notes = []
     for begin, stop in list(gaps(covered, start, end)):
-        covered += _neighbours(slots, begin, stop)
+        covered += _neighbors(slots, begin, stop)
         notes.append(f"No value for {_span(begin, stop)}: {_whose(slots, begin, stop)}.")
     return sorted(covered, key=lambda slot: slot.start), notes
 
 
-def _neighbours(slots: Sequence[Slot], begin: datetime, stop: datetime) -> list[Slot]:
+def _neighbors(slots: Sequence[Slot], begin: datetime, stop: datetime) -> list[Slot]:
     """The last value up to the middle of a hole, and the next one from there."""
     last, following = _around(slots, begin, stop)
     if last and following:
@@ -147,11 +149,11 @@ def _around(slots: Sequence[Slot], begin: datetime, stop: datetime) -> tuple[Slo
 def _whose(slots: Sequence[Slot], begin: datetime, stop: datetime) -> str:
     last, following = _around(slots, begin, stop)
     if last and following:
-        return "those before and after stand in"
+        return "filled in from those before and after"
     if last:
-        return f"the last known one stands in, of {_ago(begin - last.end)} before"
+        return f"filled in with the last known one, from {_ago(begin - last.end)} before"
     assert following
-    return f"the first one that is known stands in, of {_ago(following.start - stop)} after"
+    return f"filled in with the first known one, from {_ago(following.start - stop)} after"
 
 
 def _ago(distance: timedelta) -> str:
@@ -164,18 +166,18 @@ def _span(begin: datetime, stop: datetime) -> str:
     return f"{begin:%Y-%m-%d %H:%M} to {until} UTC"
 
 
-def _throughout(fixed: Fixed, start: datetime, end: datetime) -> Slot:
+def _throughout(fixed: FixedIntensity, start: datetime, end: datetime) -> Slot:
     return Slot(start=start, end=end, grams_per_kwh=fixed.grams_per_kwh, quality=fixed.quality, fetched=end)
 
 
-def _stand_in(record: Record, fixed: Fixed) -> list[str]:
+def _stand_in(intensities: RunIntensity, fixed: FixedIntensity) -> list[str]:
     """That a yearly average is not what was asked for; nothing, if it was."""
-    about = record.provider
+    about = intensities.provider
     if about.source == fixed.source:
         return []
     kind = f", and {fixed.accounting} where that is {about.accounting}" if fixed.accounting != about.accounting else ""
     return [
-        f"There is no value of {about.source} yet: the yearly average of {fixed.region} stands in{kind}. "
+        f"No value from {about.source} yet: using the yearly average of {fixed.region} instead{kind}. "
         "`pulsetrain report --refresh-carbon` asks again."
     ]
 
@@ -211,7 +213,7 @@ def _shares(slots: Sequence[CarbonSlot]) -> list[str]:
     total = sum(by_quality.values())
     if len(by_quality) == 1 or total <= 0:
         return []
-    shares = ", ".join(f"{quality} {joules / total:.0%}" for quality, joules in by_quality.items())
+    shares = ", ".join(f"{quality} {100 * joules / total:.0f} %" for quality, joules in by_quality.items())
     return [f"Of the energy, by kind of value: {shares}."]
 
 

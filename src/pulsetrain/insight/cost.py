@@ -5,38 +5,8 @@ from datetime import date
 import msgspec
 
 from pulsetrain.insight.prices import Price
-
-JOULES_PER_KWH = 3.6e6
-SECONDS_PER_HOUR = 3600.0
-
-
-class Use(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has used of all that can have a price."""
-
-    seconds: float
-    hosts: int = 1
-    gpus: int = 0
-    """Those that are charged to it."""
-    joules: float | None = None
-    """Of all charged devices, times PUE."""
-    error_joules: float | None = None
-
-
-class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the training of a run has come."""
-
-    steps: int
-    """Done in this run."""
-    last_step: float | None = None
-    """The number of the latest: more than `steps` in a run that was resumed."""
-    total_steps: float | None = None
-    """Planned, where the program told it."""
-    step_seconds: float | None = None
-    """Expected of each step to come: the median of the latest, as a rule."""
-    step_joules: float | None = None
-    """The same of energy; without it, power stays as it was on average."""
-    samples: float | None = None
-    """Seen in this run."""
+from pulsetrain.insight.projection import TrainingProgress, Use, projected_use
+from pulsetrain.units import JOULES_PER_KWH, SECONDS_PER_HOUR
 
 
 class Cost(msgspec.Struct, kw_only=True):
@@ -59,12 +29,12 @@ class Cost(msgspec.Struct, kw_only=True):
     notes: list[str] = []
 
 
-def cost(price: Price, use: Use, progress: Progress | None = None, *, simulated: bool = False) -> Cost | None:
+def cost(price: Price, use: Use, progress: TrainingProgress | None = None, *, simulated: bool = False) -> Cost | None:
     """What a run costs at this price; None when what the price is for is not known, and `why_unknown` tells it."""
     amount = _amount(price, use)
     if amount is None:
         return None
-    end = _at_the_end(use, progress) if progress else None
+    end = projected_use(use, progress) if progress else None
     return Cost(
         amount=amount,
         currency=price.currency,
@@ -97,26 +67,6 @@ def _error(price: Price, use: Use) -> float | None:
     if price.unit != "kWh" or use.error_joules is None:
         return None
     return price.amount * use.error_joules / JOULES_PER_KWH
-
-
-def _at_the_end(use: Use, progress: Progress) -> Use | None:
-    """What a run will have used when its planned steps are done."""
-    if progress.total_steps is None or progress.last_step is None or progress.step_seconds is None:
-        return None
-    left = progress.total_steps - progress.last_step
-    if left <= 0:
-        return None
-    seconds = left * progress.step_seconds
-    joules = _joules_to_come(use, progress.step_joules, left, seconds)
-    total = use.joules + joules if use.joules is not None and joules is not None else None
-    return Use(seconds=use.seconds + seconds, hosts=use.hosts, gpus=use.gpus, joules=total)
-
-
-def _joules_to_come(use: Use, step_joules: float | None, steps: float, seconds: float) -> float | None:
-    """Energy of so many steps in so much time: as each step takes, else at the mean power so far."""
-    if step_joules is not None:
-        return steps * step_joules
-    return seconds * use.joules / use.seconds if use.joules is not None and use.seconds > 0 else None
 
 
 def _times(price: Price, use: Use) -> str:

@@ -39,7 +39,7 @@ class Price(msgspec.Struct, frozen=True, kw_only=True):
     """When it was looked up."""
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedPrice(msgspec.Struct, frozen=True, kw_only=True):
     """A machine of a price list."""
 
     provider: str
@@ -62,7 +62,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
         return Price(amount=self.per_hour, unit="h", currency=self.currency, basis=basis, dated=self.dated)
 
 
-Prices = Mapping[str, Listed]
+Prices = Mapping[str, ListedPrice]
 """The lists in force, by spec in lower case."""
 
 
@@ -100,7 +100,7 @@ def parse_price(spec: str, prices: Prices) -> Price:
         return found.price
     if wanted := _LISTED.fullmatch(spec):
         raise _unknown(wanted, prices)
-    raise UsageError(f"--price {spec!r} is not understood.", hint=f"Write {FORMS}. --price '' lists the machines.")
+    raise UsageError(f"invalid --price {spec!r}.", hint=f"Write {FORMS}. --price '' lists the machines.")
 
 
 def price_rows(prices: Prices) -> list[tuple[str, float, str, date | None]]:
@@ -114,14 +114,14 @@ def _unknown(wanted: re.Match[str], prices: Prices) -> UsageError:
     same = [p for p in prices.values() if (p.provider, p.machine.lower()) == (provider.lower(), machine.lower())]
     regions = [p.region for p in same if p.spot is bool(spot)]
     if regions:
-        message, known = f"no price is known of {machine} in {region}.", _known(region, regions)
+        message, known = f"no known price for {machine} in {region}.", _known(region, regions)
     elif same:
-        message, known = f"no {'spot' if spot else 'on-demand'} price is known of {machine}.", ""
+        message, known = f"no {'spot' if spot else 'on-demand'} price is known for {machine}.", ""
     else:
         machines = list(dict.fromkeys(f"{p.provider}:{p.machine}" for p in prices.values()))
-        message, known = f"no price is known of {provider}:{machine}.", _known(f"{provider}:{machine}", machines)
+        message, known = f"no known price for {provider}:{machine}.", _known(f"{provider}:{machine}", machines)
     entry = f'[{provider}.{"spot" if spot else "on_demand"}] "{machine}" = {{ {region} = PRICE }}'
-    return UsageError(message, hint=f"{known}Add a price of your own to {own_file()}: {entry}")
+    return UsageError(message, hint=f"{known}Add your own price to {own_file()}: {entry}")
 
 
 def _known(word: str, words: list[str]) -> str:
@@ -139,7 +139,7 @@ class _Head(msgspec.Struct):
 _PerHour = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-def _parse_list(text: str, file: str) -> dict[str, Listed]:
+def _parse_list(text: str, file: str) -> dict[str, ListedPrice]:
     """The entries of a price list; `file` is how errors call it."""
     try:
         document = tomllib.loads(text)
@@ -154,13 +154,13 @@ def _parse_list(text: str, file: str) -> dict[str, Listed]:
     for path, value in _leaves(document):
         where = f"{file}: {'.'.join(path)}"
         if len(path) != 4 or path[1] not in ("on_demand", "spot"):
-            raise UsageError(f"{where} is no price of a machine.", hint=ENTRY_HINT)
+            raise UsageError(f"{where} is not the price of a machine.", hint=ENTRY_HINT)
         provider, kind, machine, region = path
         try:
             per_hour = msgspec.convert(value, _PerHour)
         except msgspec.ValidationError as error:
             raise UsageError(f"{where}: {error}.") from None
-        entry = Listed(
+        entry = ListedPrice(
             provider=provider,
             machine=machine,
             region=region,

@@ -1,19 +1,23 @@
 """The figures of a comparison, declared once: how each is found, its unit, and whether more or less of it is better."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
-from pulsetrain.insight.compare.sides import PARTS, Side, Steps
-from pulsetrain.insight.compare.significance import Difference, Drawn, difference
+from pulsetrain.catalog.time_classes import TIME_CLASSES
+from pulsetrain.insight.compare.sides import MOST_OWN_METRICS, Side
+from pulsetrain.insight.compare.significance import BootstrapSample, Difference, difference
 from pulsetrain.insight.compare.speed import same_batches
 from pulsetrain.insight.energy.figures import Energy
+from pulsetrain.insight.metric_names import Better, better
+from pulsetrain.insight.parts import STEP_PARTS
+from pulsetrain.insight.steps import StepFacts
+from pulsetrain.insight.summary import mean
+from pulsetrain.units import JOULES_PER_KWH
 
-JOULES_PER_KWH = 3.6e6
-
-Better = Literal["lower", "higher", ""]
+STEADY = "steady steps"
+"""The section of figures that leave out the warm-up and steps with a phase inside."""
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +50,7 @@ class _Row:
     value: Callable[[Side], float | None]
     better: Better = ""
     share: Callable[[Side], float | None] | None = None
-    drawn: Callable[[Steps], Drawn | None] | None = None
+    drawn: Callable[[Side], BootstrapSample | None] | None = None
     error: Callable[[Side], float | None] | None = None
     """The part by which it may be off."""
     how: Callable[[Side], str] = lambda side: ""
@@ -60,10 +64,72 @@ def figures(sides: Sequence[Side]) -> list[Figure]:
     batches_differ = any(not same_batches(steps[0], other) for other in steps[1:])
     found = [
         _figure(section, row, sides, batches_differ)
-        for section, rows in (*_SECTIONS.items(), ("energy", [*_carbon_rows(sides), *_cost_rows(sides)]))
+        for section, rows in (*_sections(sides), ("energy", [*_carbon_rows(sides), *_cost_rows(sides)]))
         for row in rows
     ]
     return [figure for figure in found if any(value is not None for value in figure.values)]
+
+
+def _sections(sides: Sequence[Side]) -> Iterator[tuple[str, list[_Row]]]:
+    """What all ranks do together is added where a run has several; what the program logged comes after the steps."""
+    trainings = [side.report.summary.training for side in sides]
+    several_ranks = any(training.ranks > 1 for training in trainings if training)
+    for section, rows in _SECTIONS.items():
+        if section != STEADY:
+            yield section, rows
+            continue
+        yield section, [*rows, *_OF_ALL_RANKS] if several_ranks else rows
+        yield "logged by the program", list(_own_rows(sides))
+        yield "time", list(_time_rows(sides))
+
+
+def _time_rows(sides: Sequence[Side]) -> Iterator[_Row]:
+    """The time ledgers beside each other: what the time of all ranks went into."""
+    ledgers = [side.report.ledger for side in sides if side.report.ledger]
+    yield _Row(
+        key="goodput",
+        name="goodput",
+        unit="share",
+        value=lambda side: side.report.ledger.goodput if side.report.ledger else None,
+        better="higher",
+    )
+    for name, words in TIME_CLASSES.items():
+        if any(name in ledger.classes for ledger in ledgers):
+            yield _Row(
+                key=f"time_{name}_seconds",
+                name=words,
+                unit="duration",
+                value=_of_class(name, "seconds"),
+                share=_of_class(name, "share"),
+            )
+
+
+def _of_class(name: str, figure: str) -> Callable[[Side], float | None]:
+    def value(side: Side) -> float | None:
+        ledger = side.report.ledger
+        if ledger is None:
+            return None
+        return float(getattr(ledger.classes[name], figure)) if name in ledger.classes else 0.0
+
+    return value
+
+
+def _own_rows(sides: Sequence[Side]) -> Iterator[_Row]:
+    """The last value of each name, and the best one where the name tells which that is."""
+    names = dict.fromkeys(metric.name for side in sides for metric in side.report.own_metrics[:MOST_OWN_METRICS])
+    for name in list(names)[:MOST_OWN_METRICS]:
+        good = better(name)
+        yield _Row(key=f"{name}_last", name=name, unit="number", value=_own(name, "last"), better=good)
+        if good:
+            yield _Row(key=f"{name}_best", name=f"{name}, best", unit="number", value=_own(name, "best"), better=good)
+
+
+def _own(name: str, figure: str) -> Callable[[Side], float | None]:
+    def value(side: Side) -> float | None:
+        metric = next((metric for metric in side.report.own_metrics if metric.name == name), None)
+        return getattr(metric, figure, None)
+
+    return value
 
 
 def _figure(section: str, row: _Row, sides: Sequence[Side], batches_differ: bool) -> Figure:
@@ -92,8 +158,8 @@ def _change(base: float | None, value: float | None, unit: str) -> float | None:
 
 
 def _test(row: _Row, base: Side, side: Side) -> Difference | None:
-    if row.drawn and base.steps and side.steps:
-        return difference(row.drawn(base.steps), row.drawn(side.steps))
+    if row.drawn:
+        return difference(row.drawn(base), row.drawn(side))
     if row.error:
         return _bounded(row.value(base), row.error(base), row.value(side), row.error(side))
     return None
@@ -110,14 +176,14 @@ def _bounded(
     return Difference(change=ratio - 1, low=low - 1, high=high - 1)
 
 
-def _of_steps(value: Callable[[Steps], float | None]) -> Callable[[Side], float | None]:
+def _of_steps(value: Callable[[StepFacts], float | None]) -> Callable[[Side], float | None]:
     return lambda side: value(side.steps) if side.steps else None
 
 
 def _part(part: str) -> _Row:
     return _Row(
         key=f"{part}_seconds",
-        name=PARTS[part],
+        name=STEP_PARTS[part],
         unit="seconds",
         value=_of_steps(lambda steps: steps.parts[part]),
         share=_of_steps(lambda steps: steps.share(part)),
@@ -127,8 +193,8 @@ def _part(part: str) -> _Row:
 
 
 def _busy(side: Side) -> float | None:
-    known = [g.utilization_percent_mean for g in side.report.summary.gpus if g.utilization_percent_mean is not None]
-    return sum(known) / len(known) / 100 if known else None
+    percent = mean(gpu.utilization_percent_mean for gpu in side.report.summary.gpus)
+    return None if percent is None else percent / 100
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
@@ -136,13 +202,9 @@ def _sum(values: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def _gpu_energies(side: Side) -> list[Energy]:
-    devices = side.report.energy.devices
-    return [device.total for device in devices if device.device == "gpu" and device.charged and device.total]
-
-
 def _gpu_joules(side: Side) -> float | None:
-    return _sum(energy.joules for energy in _gpu_energies(side))
+    energy = side.report.energy.of_kind("gpu")
+    return energy.joules if energy else None
 
 
 def _energy_error(side: Side) -> float | None:
@@ -155,86 +217,87 @@ def _how_gpu(side: Side) -> str:
 
 
 def _how_energy(side: Side) -> str:
-    return _origin(side, side.report.energy.total)
+    shares = side.report.energy.origin_shares
+    words = ", ".join(f"{origin} {100 * share:.0f} %" if share < 1 else origin for origin, share in shares.items())
+    return _how_obtained(side, side.report.energy.total, words)
 
 
 def _how_gpu_energy(side: Side) -> str:
-    return ", ".join(dict.fromkeys(_origin(side, energy) for energy in _gpu_energies(side)))
+    energy = side.report.energy.of_kind("gpu")
+    return _how_obtained(side, energy, energy.origin if energy else "")
 
 
-def _origin(side: Side, energy: Energy | None) -> str:
-    if energy is None:
-        return ""
-    return f"{'simulated, ' if side.simulated else ''}{energy.origin} ({energy.method})"
+def _how_obtained(side: Side, energy: Energy | None, origin: str) -> str:
+    return f"{'simulated, ' if side.simulated else ''}{origin} ({energy.method})" if energy else ""
 
 
 _SECTIONS: dict[str, list[_Row]] = {
     "run": [
-        _Row(key="seconds", name="length", unit="duration", value=lambda side: side.seconds),
-        _Row(key="steps", name="steps", unit="count", value=_of_steps(lambda steps: steps.count + steps.warm_up)),
+        _Row(key="seconds", name="length", unit="duration", value=lambda side: side.report.seconds),
+        _Row(key="steps", name="steps", unit="count", value=_of_steps(lambda steps: steps.total)),
     ],
-    "steps after warm-up": [
+    STEADY: [
         _Row(
             key="step_seconds_p50",
-            name="time of a step, median",
+            name="step time, median",
             unit="seconds",
             value=_of_steps(lambda steps: steps.quantile(0.5)),
-            drawn=lambda steps: steps.typical,
+            drawn=lambda side: side.typical,
             better="lower",
             per_step=True,
         ),
         _Row(
             key="step_seconds_p95",
-            name="time of a step, 95th percentile",
+            name="step time, 95th percentile",
             unit="seconds",
             value=_of_steps(lambda steps: steps.quantile(0.95)),
-            drawn=lambda steps: steps.slow,
+            drawn=lambda side: side.slow,
             better="lower",
             per_step=True,
         ),
         _Row(
             key="step_seconds_mean",
-            name="time of a step, mean",
+            name="step time, mean",
             unit="seconds",
             value=_of_steps(lambda steps: steps.mean_seconds),
-            drawn=lambda steps: steps.average,
+            drawn=lambda side: side.average,
             better="lower",
             per_step=True,
         ),
-        *(_part(part) for part in PARTS),
+        *(_part(part) for part in STEP_PARTS),
         _Row(
             key="samples_per_step",
-            name="samples in a step",
+            name="samples per step",
             unit="count",
             value=_of_steps(lambda steps: steps.samples_per_step),
         ),
         _Row(
             key="sample_seconds_p50",
-            name="time of a sample, median",
+            name="time per sample, median",
             unit="seconds",
             value=_of_steps(lambda steps: steps.sample_seconds_p50),
-            drawn=lambda steps: steps.typical_sample,
+            drawn=lambda side: side.typical_sample,
             better="lower",
         ),
         _Row(
             key="samples_per_second",
             name="samples per second",
             unit="rate",
-            value=_of_steps(lambda steps: steps.per_second(steps.samples)),
+            value=_of_steps(lambda steps: steps.samples_per_second),
             better="higher",
         ),
         _Row(
             key="tokens_per_second",
             name="tokens per second",
             unit="rate",
-            value=_of_steps(lambda steps: steps.per_second(steps.tokens)),
+            value=_of_steps(lambda steps: steps.tokens_per_second),
             better="higher",
         ),
         _Row(
             key="mfu_ratio",
             name="of the peak FLOPs (MFU)",
             unit="share",
-            value=lambda side: side.report.summary.training.mfu_ratio if side.report.summary.training else None,
+            value=_of_steps(lambda steps: steps.mfu_ratio),
             better="higher",
             how=lambda side: "estimated",
         ),
@@ -246,12 +309,12 @@ _SECTIONS: dict[str, list[_Row]] = {
         ),
     ],
     "GPUs": [
-        _Row(key="gpu_busy_share", name="busy", unit="share", value=_busy, better="higher", how=_how_gpu),
+        _Row(key="gpu_busy_share", name="utilization", unit="share", value=_busy, better="higher", how=_how_gpu),
         _Row(
             key="gpu_busy_training_share",
-            name="busy while training",
+            name="utilization while training",
             unit="share",
-            value=lambda side: side.machine.gpu_busy_share if side.steps else None,
+            value=lambda side: side.facts.machine.gpu_busy_share if side.steps else None,
             better="higher",
             how=_how_gpu,
         ),
@@ -271,26 +334,35 @@ _SECTIONS: dict[str, list[_Row]] = {
             value=lambda side: _sum(gpu.power_watts_mean for gpu in side.report.summary.gpus),
             how=_how_gpu,
         ),
-        _Row(key="gpu_clock_hertz", name="clock", unit="Hz", value=lambda side: side.machine.clock_hertz, how=_how_gpu),
+        _Row(
+            key="gpu_clock_hertz",
+            name="clock",
+            unit="Hz",
+            value=lambda side: side.facts.machine.clock_hertz,
+            how=_how_gpu,
+        ),
         _Row(
             key="gpu_throttled_share",
             name="throttled",
             unit="share",
-            value=lambda side: side.throttled_share,
+            value=lambda side: side.report.summary.throttled_share,
             better="lower",
             how=_how_gpu,
         ),
     ],
     "host": [
         _Row(
-            key="job_cpu_cores", name="cores used by the job", unit="cores", value=lambda side: side.machine.job_cores
+            key="job_cpu_cores",
+            name="cores used by the job",
+            unit="cores",
+            value=lambda side: side.facts.machine.job_cores,
         ),
-        _Row(key="cpu_share", name="CPU busy", unit="share", value=lambda side: side.machine.cpu_share),
+        _Row(key="cpu_share", name="CPU utilization", unit="share", value=lambda side: side.facts.machine.cpu_share),
         _Row(
             key="cpu_iowait_share",
             name="CPU waiting for I/O",
             unit="share",
-            value=lambda side: side.machine.iowait_share,
+            value=lambda side: side.facts.machine.iowait_share,
             better="lower",
         ),
     ],
@@ -315,6 +387,21 @@ _SECTIONS: dict[str, list[_Row]] = {
         ),
     ],
 }
+
+
+_OF_ALL_RANKS = [
+    _Row(
+        key=f"all_ranks_{thing}_per_second",
+        name=f"{thing} per second, all ranks",
+        unit="rate",
+        value=value,
+        better="higher",
+    )
+    for thing, value in (
+        ("samples", _of_steps(lambda steps: steps.totals.samples_per_second)),
+        ("tokens", _of_steps(lambda steps: steps.totals.tokens_per_second)),
+    )
+]
 
 
 def _carbon_rows(sides: Sequence[Side]) -> list[_Row]:

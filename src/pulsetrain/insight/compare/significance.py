@@ -2,7 +2,7 @@
 
 Steps that follow each other are alike: a slow moment of the machine lasts for many of them. Tests that take them for
 independent call every difference real. Here whole stretches of steps are drawn again and again (a circular block
-bootstrap), long enough to hold what neighbours have in common, and the interval comes from how far the result swings.
+bootstrap), long enough to hold what neighbors have in common, and the interval comes from how far the result swings.
 All values are times, and above 0.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from pulsetrain.insight.steps import Floats
 
 MOST_VALUES = 10_000
 """More are thinned: the interval is narrow enough, and a comparison should take no longer than a moment."""
@@ -48,14 +48,14 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Drawn:
+class BootstrapSample:
     """A figure of a run, and what it might have been."""
 
     value: float
     draws: Floats
 
 
-def draw_quantile(values: Floats, share: float) -> Drawn | None:
+def draw_quantile(values: Floats, share: float) -> BootstrapSample | None:
     """A quantile of values in order of time. None when there are too few to tell."""
     if len(values) * min(share, 1 - share) < LEAST_BEYOND - 1e-9:
         return None
@@ -68,7 +68,7 @@ def draw_quantile(values: Floats, share: float) -> Drawn | None:
     return _draw(values, value, quantile, lambda kept: kept > value)
 
 
-def draw_mean(values: Floats) -> Drawn | None:
+def draw_mean(values: Floats) -> BootstrapSample | None:
     """The mean of values in order of time. None when there are too few to tell."""
     if len(values) < 2 * LEAST_BEYOND:
         return None
@@ -77,10 +77,10 @@ def draw_mean(values: Floats) -> Drawn | None:
 
 def _draw(
     values: Floats, value: float, figure: Callable[[Floats], Floats], influence: Callable[[Floats], npt.NDArray[Any]]
-) -> Drawn:
-    """Draw a figure anew, from samples in rows.
+) -> BootstrapSample | None:
+    """Draw a figure anew, from samples in rows. None for one that is 0.
 
-    `influence` is what each value adds to the figure: how alike neighbours are in it tells how long blocks must be.
+    `influence` is what each value adds to the figure: how alike neighbors are in it tells how long blocks must be.
     """
     rng = np.random.default_rng(len(values))
     kept = _thinned(values, rng)
@@ -93,11 +93,13 @@ def _draw(
     for first in range(0, DRAWS, at_once):
         starts = rng.integers(count, size=(min(at_once, DRAWS - first), math.ceil(count / length)))
         draws.append(figure(blocks[starts].reshape(len(starts), -1)[:, :count]))
-    centre = figure(kept[np.newaxis])[0]  # not the value itself, when values were left out
-    return Drawn(value, value * (np.concatenate(draws) / centre) ** _stretch(count / length))
+    center = figure(kept[np.newaxis])[0]  # not the value itself, when values were left out
+    if not value or not center:
+        return None  # of nothing, no other is a multiple
+    return BootstrapSample(value, value * (np.concatenate(draws) / center) ** _stretch(count / length))
 
 
-def difference(base: Drawn | None, other: Drawn | None) -> Difference | None:
+def difference(base: BootstrapSample | None, other: BootstrapSample | None) -> Difference | None:
     """How far the other lies above or below the base. None when one of them is not known."""
     if base is None or other is None:
         return None
@@ -107,7 +109,7 @@ def difference(base: Drawn | None, other: Drawn | None) -> Difference | None:
 
 
 def block_length(values: Floats) -> int:
-    """The length of blocks that keeps what neighbours have in common (Politis and White 2004, corrected 2009)."""
+    """The length of blocks that keeps what neighbors have in common (Politis and White 2004, corrected 2009)."""
     count = len(values)
     most = max(1, math.ceil(min(3 * math.sqrt(count), count / 3)))
     run = max(5, math.ceil(math.sqrt(math.log10(count))))

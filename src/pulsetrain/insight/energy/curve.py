@@ -16,7 +16,7 @@ JUMP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Clock:
+class HostClock:
     """How elapsed seconds and the wall clock of a host belong together: one offset, until somebody sets the clock."""
 
     since: Array
@@ -25,12 +25,12 @@ class Clock:
     """Seconds since the epoch at elapsed second 0."""
 
     @staticmethod
-    def of(elapsed: Array, wall: Array) -> "Clock":
-        """From the two times of a host's lines, in order."""
-        offsets = wall - elapsed
+    def of(elapsed: Array, wall: Array) -> "HostClock":
+        """From the two times of a host's lines, in order. A clock that was set back was wrong until then."""
+        offsets = np.minimum.accumulate((wall - elapsed)[::-1])[::-1]
         changed = np.flatnonzero(np.abs(np.diff(offsets)) > JUMP_SECONDS) + 1
         first = np.concatenate(([0], changed)).astype(int)
-        return Clock(elapsed[first], offsets[first])
+        return HostClock(elapsed[first], offsets[first])
 
     def wall_at(self, elapsed: Array) -> Array:
         """Seconds since the epoch."""
@@ -38,7 +38,7 @@ class Clock:
         return np.asarray(elapsed + self.offsets[place])
 
     def elapsed_at(self, wall: Array) -> Array:
-        """The elapsed seconds at which the clock showed this. It never goes back: what it showed twice, counts once."""
+        """The elapsed seconds at which the clock showed this."""
         # The moments just before and at each change of the offset, and one far beyond either end.
         before = np.stack((self.since[1:] + self.offsets[:-1], self.since[1:] + self.offsets[1:]), axis=1).ravel()
         walls = np.concatenate(([self.offsets[0] - 1e9], before, [self.offsets[-1] + 1e9]))
@@ -46,11 +46,11 @@ class Clock:
         return np.asarray(np.interp(wall, np.maximum.accumulate(walls), elapsed))
 
 
-EPOCH = Clock(np.zeros(1), np.zeros(1))
+EPOCH = HostClock(np.zeros(1), np.zeros(1))
 
 
 @dataclass(frozen=True)
-class Curve:
+class EnergyCurve:
     """Joules used up to each of many moments, and how far they may be off."""
 
     times: Array
@@ -65,15 +65,12 @@ class Curve:
     """How far the joules at each moment may be off, seen alone: counters and sensors show the past."""
     limit_watts: float = np.inf
     """No more can be drawn at any moment."""
-    clock: Clock = field(default=EPOCH)
+    clock: HostClock = field(default=EPOCH)
 
     @property
     def walls(self) -> Array:
         """The moments on the wall clock, in seconds since the epoch."""
         return self.clock.wall_at(self.times)
-
-    def wall_at(self, elapsed: Array) -> Array:
-        return self.clock.wall_at(elapsed)
 
     def elapsed_at(self, wall: Array) -> Array:
         return self.clock.elapsed_at(wall)
@@ -83,7 +80,7 @@ class Curve:
         return np.asarray(np.interp(elapsed, self.times, self.joules))
 
     def joules_between(self, start: Array | float, end: Array | float) -> Array:
-        """Used between moments. Neighbouring stretches add up to the whole, whatever their edges."""
+        """Used between moments. Neighboring stretches add up to the whole, whatever their edges."""
         return self.joules_at(end) - self.joules_at(start)
 
     def used_between(self, start: datetime, end: datetime) -> float:
@@ -113,9 +110,9 @@ class Curve:
         """How far joules between moments may be off; NaN where nobody can say."""
         return self.inner_error(start, end) + self.edge_error(start) + self.edge_error(end)
 
-    def shifted(self, seconds: float) -> "Curve":
+    def shifted(self, seconds: float) -> "EnergyCurve":
         """The same on another host's time."""
-        clock = Clock(self.clock.since + seconds, self.clock.offsets - seconds)
+        clock = HostClock(self.clock.since + seconds, self.clock.offsets - seconds)
         return replace(self, times=self.times + seconds, clock=clock)
 
 
@@ -132,7 +129,7 @@ def spread_error(share: Array, joules: Array, seconds: Array, limit_watts: float
     return np.asarray(np.maximum(highest - share * joules, share * joules - lowest))
 
 
-def total(curves: Sequence[Curve], clock: Clock) -> Curve:
+def total(curves: Sequence[EnergyCurve], clock: HostClock) -> EnergyCurve:
     """The sum of curves on the same time."""
     times = np.unique(np.concatenate([curve.times for curve in curves])) if curves else np.zeros(0)
 
@@ -140,7 +137,7 @@ def total(curves: Sequence[Curve], clock: Clock) -> Curve:
         at_times = (np.interp(times, curve.times, value) for curve, value in zip(curves, values, strict=True))
         return np.asarray(sum(at_times, np.zeros(len(times))))
 
-    return Curve(
+    return EnergyCurve(
         times,
         summed([curve.joules for curve in curves]),
         summed([curve.variance for curve in curves]),

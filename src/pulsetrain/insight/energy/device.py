@@ -4,20 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pulsetrain.insight.energy.curve import Curve
+from pulsetrain.insight.energy.curve import EnergyCurve
 from pulsetrain.insight.energy.figures import DeviceEnergy, Energy, Origin
 
 
 @dataclass
-class Device:
+class MeteredDevice:
     """What one device used."""
 
     figure: DeviceEnergy
-    curve: Curve | None = None
+    curve: EnergyCurve | None = None
     """None where nothing can be told."""
 
 
-def total_of(curve: Curve, origin: Origin, method: str) -> Energy:
+def total_of(curve: EnergyCurve, origin: Origin, method: str) -> Energy:
     """All that a curve holds."""
     error = float(curve.error_between(curve.times[0], curve.times[-1]))
     return Energy(

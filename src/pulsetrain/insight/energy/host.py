@@ -4,22 +4,22 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from pulsetrain.insight.energy.curve import Array, Clock, Curve
-from pulsetrain.insight.energy.device import Device, total_of
+from pulsetrain.insight.energy.curve import Array, EnergyCurve, HostClock
+from pulsetrain.insight.energy.device import MeteredDevice, total_of
 from pulsetrain.insight.energy.figures import DeviceEnergy
-from pulsetrain.insight.energy.lines import GIB, load_watts, size_watts
-from pulsetrain.insight.energy.meter import Meter, Readings, curve_of
+from pulsetrain.insight.energy.lines import RAPL_UPDATE_SECONDS, load_watts, size_watts
+from pulsetrain.insight.energy.meter import Meter, Readings, curve_of, mean_power_joules
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run
+from pulsetrain.units import GIB
 
-RAPL_UPDATE_SECONDS = 0.001
 LOAD_ERROR_RATIO = 1.0
 """The truth may be nothing that we can tell apart from half, or twice as much."""
 DRAM_ERROR_RATIO = 0.7
 """Large modules draw about 0.1 W for a GiB, small ones 0.4 W, and a busy one more."""
 
 
-def devices(database: Database, run: Run, clocks: Mapping[str, Clock]) -> Iterator[Device]:
+def devices(database: Database, run: Run, clocks: Mapping[str, HostClock]) -> Iterator[MeteredDevice]:
     """CPUs and memory of every host."""
     for name, clock in clocks.items():
         lines = database.arrays(
@@ -46,7 +46,9 @@ def devices(database: Database, run: Run, clocks: Mapping[str, Clock]) -> Iterat
             yield _by_size(dram, lines, clock)
 
 
-def _by_counter(figure: DeviceEnergy, lines: Mapping[str, Array], clock: Clock, notes: list[str]) -> Device | None:
+def _by_counter(
+    figure: DeviceEnergy, lines: Mapping[str, Array], clock: HostClock, notes: list[str]
+) -> MeteredDevice | None:
     counter = lines[figure.device]
     if np.count_nonzero(~np.isnan(counter)) < 2:
         return None
@@ -55,30 +57,28 @@ def _by_counter(figure: DeviceEnergy, lines: Mapping[str, Array], clock: Clock, 
     curve = curve_of(stretches, clock, None)
     figure.total = total_of(curve, "measured", "rapl")
     figure.notes = notes
-    return Device(figure, curve)
+    return MeteredDevice(figure, curve)
 
 
-def _by_load(figure: DeviceEnergy, lines: Mapping[str, Array], clock: Clock) -> Device:
+def _by_load(figure: DeviceEnergy, lines: Mapping[str, Array], clock: HostClock) -> MeteredDevice:
     watts = load_watts(lines["cores"], lines["load"])
     curve = _by_watts(lines["seconds"], watts, LOAD_ERROR_RATIO, clock)
     if curve is not None:
         figure.total = total_of(curve, "estimated", "load")
-    return Device(figure, curve)
+    return MeteredDevice(figure, curve)
 
 
-def _by_size(figure: DeviceEnergy, lines: Mapping[str, Array], clock: Clock) -> Device:
+def _by_size(figure: DeviceEnergy, lines: Mapping[str, Array], clock: HostClock) -> MeteredDevice:
     curve = _by_watts(lines["seconds"], size_watts(lines["gib"]), DRAM_ERROR_RATIO, clock)
     if curve is not None:
         figure.total = total_of(curve, "assumed", "size")
-    return Device(figure, curve)
+    return MeteredDevice(figure, curve)
 
 
-def _by_watts(seconds: Array, watts: Array, error_ratio: float, clock: Clock) -> Curve | None:
+def _by_watts(seconds: Array, watts: Array, error_ratio: float, clock: HostClock) -> EnergyCurve | None:
     """Energy of a power that is known at some lines as the mean since the one before; None where it never is."""
-    known = ~np.isnan(watts)
-    if not np.any(known):
+    if np.all(np.isnan(watts)):
         return None
-    means = np.interp(seconds, seconds[known], watts[known])[1:]
-    joules = np.concatenate(([0.0], np.cumsum(means * np.diff(seconds))))
+    joules = np.concatenate(([0.0], np.cumsum(mean_power_joules(seconds, watts))))
     nothing = np.zeros(len(seconds))
-    return Curve(seconds, joules, nothing, error_ratio * joules, nothing, clock=clock)
+    return EnergyCurve(seconds, joules, nothing, error_ratio * joules, nothing, clock=clock)

@@ -1,6 +1,6 @@
 """What the lines of a run tell about energy: their columns, and what power is taken for where nothing measures it.
 
-Imports nothing heavy: the ledger needs it in the watching process.
+Imports nothing heavy: the running account needs it in the watching process.
 """
 
 from typing import TYPE_CHECKING, TypeVar
@@ -25,7 +25,7 @@ COLUMNS = {
 IDLE_WATTS_PER_CORE, BUSY_WATTS_PER_CORE = 1.0, 4.0
 """Of a logical core with its share of the package: between large servers (about 1 and 3) and desktops (2 and 8)."""
 DRAM_WATTS_PER_GIB = 0.3
-GIB = 2**30
+RAPL_UPDATE_SECONDS = 0.001
 
 Amount = TypeVar("Amount", float, "Array")
 

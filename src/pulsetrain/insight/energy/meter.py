@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from pulsetrain.insight.energy.curve import Array, Clock, Curve
+from pulsetrain.insight.energy.curve import Array, EnergyCurve, HostClock
 
 STILL_SECONDS = 2.0
 """A counter that stands still for longer while power is drawn does not work."""
@@ -87,8 +87,8 @@ class Stretch:
 
 
 @dataclass
-class Findings:
-    """What a reader should know about a counter."""
+class CounterFaults:
+    """What was wrong with a counter."""
 
     resets: int = 0
     jumps: int = 0
@@ -102,7 +102,7 @@ class Meter:
     update_seconds: float = 0.1
     """How long the counter may show the same while energy is used."""
     limit_watts: float | None = None
-    findings: Findings = field(default_factory=Findings)
+    faults: CounterFaults = field(default_factory=CounterFaults)
     _open: Readings | None = None
     """Lines that are not settled, from the last settled one on."""
     _still_since: float = np.nan
@@ -196,9 +196,9 @@ class Meter:
         caught_up = rests.stands[:-1] & (used > 0) & (parts > 2 * used + tolerance)
         jump = caught_up | (parts > MOST_WATTS * (spans + self.update_seconds))
         still = rests.stands[1:] & (rises == 0) & (used > 0)
-        self.findings.resets += int(np.sum(reset))
-        self.findings.jumps += int(np.sum(jump))
-        self.findings.still_seconds += float(np.sum(spans[still]))
+        self.faults.resets += int(np.sum(reset))
+        self.faults.jumps += int(np.sum(jump))
+        self.faults.still_seconds += float(np.sum(spans[still]))
         self._still_since = float(rests.since[-1])
         self._ahead = float(curve[-1] - np.sum(np.maximum(0, rises)))
         rates = parts / spans
@@ -263,17 +263,46 @@ class Meter:
         return filled[1:]
 
 
-def curve_of(stretches: Iterable[Stretch], clock: Clock, limit_watts: float | None) -> Curve:
+def mean_power_joules(seconds: Array, watts: Array) -> Array:
+    """Of each interval, where power is known at some lines, as the mean since the one before."""
+    known = ~np.isnan(watts)
+    if not np.any(known):
+        return np.zeros(max(0, len(seconds) - 1))
+    means: Array = np.interp(seconds, seconds[known], watts[known])[1:]
+    return means * np.diff(seconds)
+
+
+class MeanPower:
+    """Adds up such lines as they come, with the same result."""
+
+    def __init__(self) -> None:
+        self._open = Readings(np.zeros(0), power=np.zeros(0))
+        """Lines from the last one on whose power is known."""
+
+    def add(self, seconds: Array, watts: Array) -> float:
+        """Take lines in; the joules that they settle."""
+        lines = _in_order([self._open, Readings(seconds, power=watts)])
+        places = np.flatnonzero(~np.isnan(lines.column("power")))
+        last = int(places[-1]) if len(places) else 0
+        self._open = lines[last:]
+        return float(np.sum(mean_power_joules(lines.seconds[: last + 1], lines.column("power")[: last + 1])))
+
+    def rest(self) -> float:
+        """What would be added if nothing more came."""
+        return float(np.sum(mean_power_joules(self._open.seconds, self._open.column("power"))))
+
+
+def curve_of(stretches: Iterable[Stretch], clock: HostClock, limit_watts: float | None) -> EnergyCurve:
     """One curve from what a meter gave, one stretch after the other."""
     parts = [stretch for stretch in stretches if len(stretch.joules)]
     if not parts:
         nothing = np.zeros(0)
-        return Curve(nothing, nothing, nothing, nothing, nothing)
+        return EnergyCurve(nothing, nothing, nothing, nothing, nothing)
 
     def added_up(values: Sequence[Array]) -> Array:
         return np.concatenate(([0.0], np.cumsum(np.concatenate(values))))
 
-    return Curve(
+    return EnergyCurve(
         np.concatenate([parts[0].times[:1], *(part.times[1:] for part in parts)]),
         added_up([part.joules for part in parts]),
         added_up([part.variance for part in parts]),

@@ -6,22 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pulsetrain.insight.energy.curve import SIGMAS, Array, Curve, spread_error
+from pulsetrain.insight.energy.curve import SIGMAS, Array, EnergyCurve, spread_error
 from pulsetrain.insight.energy.figures import Portion
+from pulsetrain.insight.steps import ROUNDING_SECONDS, PhaseInterval
 
-START_UP, TRAINING, OTHER = "start-up", "training", "other"
-NOTHING = Portion(name=TRAINING, start_seconds=0.0, seconds=0.0, joules=0.0)
-"""A training that did not take place."""
+START_UP, WARM_UP, TRAINING, OTHER = "start-up", "warm-up", "training", "other"
 Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
-class Steps:
+class StepIntervals:
     """The steps of the first rank, in order of their ends, and what all ranks worked on."""
 
     begin: Array
     end: Array
-    number: Array
     epoch: Array
     """How much of the epochs is done at the end of a step; NaN where it is not known."""
     amount_times: Array
@@ -29,18 +27,11 @@ class Steps:
     samples: Array
     """Of each of these; NaN where it is not known."""
     tokens: Array
+    warm_up: int = 0
+    """How many of the first were the warm-up."""
 
 
-@dataclass(frozen=True)
-class Phase:
-    """A stretch of the program with a name."""
-
-    name: str
-    begin: float
-    end: float
-
-
-class Timeline:
+class LabeledTime:
     """Consecutive pieces of time, each with the number of its label."""
 
     def __init__(self, edges: Array) -> None:
@@ -53,11 +44,12 @@ class Timeline:
         first, last = np.searchsorted(self.edges, (begin, end))
         self.labels[first:last] = self._label(name)
 
-    def mark_steps(self, name: str, steps: Steps) -> None:
+    def mark_steps(self, name: str, begin: Array, end: Array) -> None:
+        """The same for many stretches, in order of their ends."""
         middle = (self.edges[1:] + self.edges[:-1]) / 2
-        at = np.searchsorted(steps.end, middle)
-        within = at < len(steps.end)
-        within[within] = steps.begin[at[within]] <= middle[within]
+        at = np.searchsorted(end, middle)
+        within = at < len(end)
+        within[within] = begin[at[within]] <= middle[within]
         self.labels[within] = self._label(name)
 
     def _label(self, name: str) -> int:
@@ -65,7 +57,7 @@ class Timeline:
             self.names.append(name)
         return self.names.index(name)
 
-    def portions(self, curves: Sequence[Curve], steps: Steps) -> list[Portion]:
+    def portions(self, curves: Sequence[EnergyCurve], steps: StepIntervals) -> list[Portion]:
         """The parts with their energy over all these devices, in the order in which they begin."""
         if not len(self.labels):
             return []
@@ -75,7 +67,7 @@ class Timeline:
         seconds = np.bincount(self.labels, np.diff(self.edges), count)
         first = np.full(count, np.inf)
         np.minimum.at(first, self.labels, self.edges[:-1])
-        number = np.bincount(self._labels_at((steps.begin + steps.end) / 2), minlength=count)
+        number = np.bincount(self._labels_at(steps.end), minlength=count)
         samples, tokens = (self._sums(steps.amount_times, values) for values in (steps.samples, steps.tokens))
         return [
             Portion(
@@ -92,7 +84,7 @@ class Timeline:
             if seconds[label] > 0
         ]
 
-    def _error(self, label: int, curves: Sequence[Curve]) -> float | None:
+    def _error(self, label: int, curves: Sequence[EnergyCurve]) -> float | None:
         """How far the energy of one label may be off; None where nobody can say."""
         pieces = np.flatnonzero(self.labels == label)
         first, last = pieces[0], pieces[-1] + 1
@@ -101,8 +93,9 @@ class Timeline:
         error = sum(_error(curve, self.edges[first : last + 1], spent) for curve in curves)
         return None if np.isnan(error) else error
 
-    def _labels_at(self, times: Array) -> Places:
-        place = np.clip(np.searchsorted(self.edges, times, "left") - 1, 0, len(self.labels) - 1)
+    def _labels_at(self, ends: Array) -> Places:
+        """Where steps with these ends belong: a phase may fill most of a step, but it is over when the step ends."""
+        place = np.clip(np.searchsorted(self.edges, ends - ROUNDING_SECONDS, "left") - 1, 0, len(self.labels) - 1)
         return np.asarray(self.labels[place], np.intp)
 
     def _sums(self, times: Array, values: Array) -> list[float | None]:
@@ -113,7 +106,7 @@ class Timeline:
         return [float(total) if number else None for total, number in zip(sums, counts, strict=True)]
 
 
-def _error(curve: Curve, edges: Array, spent: Array) -> float:
+def _error(curve: EnergyCurve, edges: Array, spent: Array) -> float:
     """How far a device's energy in some pieces of time may be off, given the time spent in them up to each edge."""
     first = max(0, int(np.searchsorted(curve.times, edges[0], "right")) - 1)
     after = int(np.searchsorted(curve.times, edges[-1])) + 1
@@ -130,20 +123,21 @@ def _error(curve: Curve, edges: Array, spent: Array) -> float:
     return float(inner + np.sum(spread) + np.sum(lag))
 
 
-def by_phase(begin: float, end: float, steps: Steps, phases: Sequence[Phase]) -> Timeline:
-    """Start-up, the program's own phases, training, other. Of phases inside each other, the inner one counts."""
+def by_phase(begin: float, end: float, steps: StepIntervals, phases: Sequence[PhaseInterval]) -> LabeledTime:
+    """Start-up, warm-up, training, the program's own phases, other. Of phases inside each other, the inner counts."""
     inside = [phase for phase in phases if phase.end > begin and phase.begin < end]
     own = np.array([edge for phase in inside for edge in (phase.begin, phase.end)])
-    timeline = Timeline(np.clip(np.concatenate(([begin, end], steps.begin, steps.end, own)), begin, end))
+    timeline = LabeledTime(np.clip(np.concatenate(([begin, end], steps.begin, steps.end, own)), begin, end))
     if len(steps.begin):
         timeline.mark(START_UP, begin, max(begin, float(steps.begin[0])))
-        timeline.mark_steps(TRAINING, steps)
+        timeline.mark_steps(TRAINING, steps.begin, steps.end)
+        timeline.mark_steps(WARM_UP, steps.begin[: steps.warm_up], steps.end[: steps.warm_up])
     for phase in sorted(inside, key=lambda phase: (phase.begin, -phase.end)):
         timeline.mark(phase.name, max(begin, phase.begin), min(end, phase.end))
     return timeline
 
 
-def by_epoch(begin: float, end: float, steps: Steps) -> Timeline | None:
+def by_epoch(begin: float, end: float, steps: StepIntervals) -> LabeledTime | None:
     """Start-up, each epoch with what follows it until the next, and what comes after the last step."""
     known = ~np.isnan(steps.epoch)
     if not np.any(known):
@@ -153,23 +147,8 @@ def by_epoch(begin: float, end: float, steps: Steps) -> Timeline | None:
     numbers = epochs if np.all(epochs == np.floor(epochs)) else np.maximum(1, np.ceil(epochs - 1e-9))
     first = np.flatnonzero(np.concatenate(([True], np.diff(numbers) != 0)))
     edges = np.clip(np.concatenate((begins[first], steps.end[-1:])), begin, end)
-    timeline = Timeline(np.concatenate(([begin, end], edges)))
+    timeline = LabeledTime(np.concatenate(([begin, end], edges)))
     timeline.mark(START_UP, begin, float(edges[0]))
     for number, since, until in zip(numbers[first], edges[:-1], edges[1:], strict=True):
         timeline.mark(f"epoch {number:g}", float(since), float(until))
     return timeline
-
-
-def by_steps(begin: float, end: float, steps: Steps, first: float, last: float) -> Timeline:
-    """The steps with these numbers, and all else."""
-    wanted = (steps.number >= first) & (steps.number <= last)
-    chosen = Steps(
-        steps.begin[wanted], steps.end[wanted], steps.number[wanted], steps.epoch[wanted], *([np.zeros(0)] * 3)
-    )
-    timeline = Timeline(np.clip(np.concatenate(([begin, end], chosen.begin, chosen.end)), begin, end))
-    timeline.mark_steps(steps_name(first, last), chosen)
-    return timeline
-
-
-def steps_name(first: float, last: float) -> str:
-    return f"steps {first:g} to {last:g}"
