@@ -14,16 +14,20 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.servers import Alertmanager, Prometheus, eventually, free_port, get, program
+from tests.servers import Alertmanager, Prometheus, free_port, get, program
+from tests.waiting import eventually
 
+from pulsetrain.alerts.engine import AlertEngine
 from pulsetrain.alerts.prometheus import TEMPLATES, render_alertmanager, render_rules
-from pulsetrain.alerts.recording import RECORDINGS
-from pulsetrain.alerts.rules import ALERTS
-from pulsetrain.alerts.thresholds import Thresholds, load
+from pulsetrain.config import load_thresholds
 from pulsetrain.errors import UsageError
+from pulsetrain.rules.declared import RULES
+from pulsetrain.rules.recording import RECORDING_RULES
+from pulsetrain.rules.thresholds import Thresholds
+from pulsetrain.snapshot import Sample, Snapshot, Subject
 
-SHIPPED = files("pulsetrain") / "deploy/prometheus"
-TRAINING = Path(__file__).parents[1] / "deploy/training.py"
+SHIPPED = files("pulsetrain") / "deploy/stack/prometheus"
+TRAINING = Path(__file__).parents[1] / "deploy/stack/training.py"
 """Reports all that a training can tell, until it is stopped."""
 
 
@@ -69,12 +73,46 @@ def test_a_budget_alerts_only_when_a_limit_is_set() -> None:
 
 def test_a_file_changes_thresholds_and_times_and_switches_alerts_off(tmp_path: Path) -> None:
     file = tmp_path / "thresholds.toml"
-    file.write_text('gpu_hot_celsius = 75\noff = ["GpuMemoryNearlyFull"]\n[hold]\nGpuHot = "30s"\n')
-    rules = alert_rules(render_rules(load(file)))
-    assert rules["GpuHot", "warning"]["expr"] == "gpu_temperature_celsius > 75"
+    file.write_text('gpu_hot_celsius = 75\noff = ["MemoryPressure"]\n[hold]\nGpuHot = "30s"\n')
+    rules = alert_rules(render_rules(load_thresholds(file)))
+    assert rules["GpuHot", "warning"]["expr"].startswith("(gpu_temperature_celsius > 75)\nor ")
     assert rules["GpuHot", "warning"]["for"] == rules["GpuHot", "critical"]["for"] == "30s"
     assert "Above 75 °C" in rules["GpuHot", "warning"]["annotations"]["description"]
     assert len(rules) == len(alert_rules(render_rules())) - 1
+
+
+def test_prometheus_keeps_an_alert_within_its_margin_as_the_live_engine_does(tmp_path: Path) -> None:
+    """At 78 °C, an alert that fires stays, and one that was resolved does not come back."""
+    course = {10: 85, 30: 78, 40: 76, 60: 78}
+    """Degrees, each up to a minute."""
+    values = [next(degrees for until, degrees in course.items() if minute < until) for minute in range(60)]
+    limits = Thresholds(hold={"GpuHot": "2m"})
+    engine = AlertEngine(limits, {"host": "a", "run": "r"})
+    board, firing, expected = Subject("gpu", "G", {"gpu_index": 0, "uuid": "G"}), False, []
+    for minute, degrees in enumerate(values):
+        sample = Sample(board, {"up": 1, "temperature_celsius": float(degrees)})
+        for event in engine(Snapshot(1.8e9 + 60 * minute, 60.0 * minute, (sample,))).events:
+            firing = event.kind == "alert_firing"
+        expected.append(firing)
+    assert expected == [False] * 2 + [True] * 28 + [False] * 30
+
+    labels = '{gpu="0",host="a",run="r",uuid="G"}'
+    alert = f'ALERTS{labels[:-1]},alertname="GpuHot",alertstate="firing",severity="warning",topic="machine"}}'
+    questions = [
+        {"expr": 'ALERTS{alertname="GpuHot", alertstate="firing"}', "eval_time": f"{minute}m",
+         "exp_samples": [{"labels": alert, "value": 1}] if fires else []}
+        for minute, fires in enumerate(expected)
+        if minute not in (30, 31)  # Prometheus counts from when it is first false, the engine from when it is last true
+    ]  # fmt: skip
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": f"gpu_temperature_celsius{labels}", "values": " ".join(map(str, values))}],
+        "promql_expr_test": questions,
+    }
+    (tmp_path / "rules.yml").write_text(render_rules(limits))
+    document = {"rule_files": ["rules.yml"], "evaluation_interval": "1m", "tests": [test]}
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(document))
+    run("promtool", "test", "rules", str(tmp_path / "test.yml"))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +121,7 @@ def test_a_file_changes_thresholds_and_times_and_switches_alerts_off(tmp_path: P
         ("gpu_hot = 75", "gpu_hot_celsius"),
         ('gpu_hot_celsius = "warm"', "gpu_hot_celsius"),
         ('loss_window = "soon"', "loss_window"),
-        ('off = ["GpuCold"]', "no alert is called GpuCold"),
+        ('off = ["GpuCold"]', "unknown rule: GpuCold"),
         ('[hold]\nGpuHot = "5 minutes"', "hold"),
         ("[", "not valid TOML"),
     ],
@@ -91,17 +129,17 @@ def test_a_file_changes_thresholds_and_times_and_switches_alerts_off(tmp_path: P
 def test_a_mistake_in_the_file_is_told(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "thresholds.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
-        load(tmp_path / "thresholds.toml")
+        load_thresholds(tmp_path / "thresholds.toml")
     assert words in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
-        load(tmp_path / "thresholds.toml")
+        load_thresholds(tmp_path / "thresholds.toml")
 
 
 def test_alerts_of_one_name_differ_in_severity() -> None:
-    assert len({(alert.name, alert.severity) for alert in ALERTS}) == len(ALERTS)
+    assert len({(alert.name, alert.severity) for alert in RULES}) == len(RULES)
 
 
 # Alertmanager
@@ -120,7 +158,7 @@ def test_amtool_accepts_the_configuration(receivers: dict[str, str], configurati
     [
         ("alertname=GpuLost severity=critical host=a", "critical"),
         ("alertname=GpuHot severity=warning host=a", "warning"),
-        ("alertname=GpuMemoryNearlyFull severity=info", "info"),
+        ("alertname=MemoryPressure severity=info", "info"),
         ("alertname=SomebodyElses", "warning"),
     ],
 )
@@ -263,7 +301,7 @@ def test_every_recording_rule_has_data_of_a_simulated_run_and_nothing_critical_i
         Prometheus(tmp_path / "p", [f"127.0.0.1:{port}"], [tmp_path / "rules.yml"]) as server,
     ):
         try:
-            names = [recording.name for recording in RECORDINGS]
+            names = [recording.name for recording in RECORDING_RULES]
             eventually(lambda: all(map(server.query, names)), seconds=80)
             assert [name for name in names if not server.query(name)] == []
             assert server.query('ALERTS{severity="critical"}') == []

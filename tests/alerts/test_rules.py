@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,12 +12,16 @@ from tests.servers import program
 
 from pulsetrain import catalog
 from pulsetrain.alerts.prometheus import render_rules
-from pulsetrain.alerts.recording import RECORDINGS
-from pulsetrain.alerts.rules import ALERTS
-from pulsetrain.alerts.thresholds import Thresholds
+from pulsetrain.rules.declared import RULES
+from pulsetrain.rules.recording import RECORDING_RULES
+from pulsetrain.rules.thresholds import Thresholds, duration_seconds
 
-LIMITS = Thresholds(cost_limit=100.0, energy_limit_kwh=5.0, carbon_limit_kg=2.0)
+LIMITS = Thresholds(cost_limit=100.0, energy_limit_kwh=5.0, carbon_limit_kg=2.0, time_limit_hours=1.0)
 STEPS = "training_step_duration_seconds"
+NONFINITE = "training_nonfinite_total"
+AGE = "pulsetrain_data_age_seconds"
+XIDS = "gpu_xid_code_errors_total"
+LOSS = ',value="loss"'
 
 
 class Case(NamedTuple):
@@ -30,6 +35,11 @@ class Case(NamedTuple):
     quiet: str = "0s"
     severity: str = ""
 
+    @property
+    def all_series(self) -> dict[str, str]:
+        """With what says that their GPUs and runs are there."""
+        return shown(self.series) | self.series
+
 
 def gpu(name: str, number: int, more: str = "") -> str:
     return f'{name}{{gpu="{number}",host="a",uuid="GPU-{number}"{more}}}'
@@ -39,8 +49,26 @@ def of_run(name: str, number: int) -> str:
     return gpu(name, number, ',run="r"')
 
 
-def rank(name: str, number: int, run: str = "r") -> str:
-    return f'{name}{{host="a",rank="{number}",run="{run}"}}'
+def rank(name: str, number: int, run: str = "r", more: str = "") -> str:
+    return f'{name}{{host="a",rank="{number}",run="{run}"{more}}}'
+
+
+def shown(series: Iterable[str], values: str = "1x1000") -> dict[str, str]:
+    """What says that the GPUs and the runs of these series are there."""
+    found = {}
+    for name in series:
+        labels = dict(re.findall(r'(\w+)="(.*?)"', name))
+        if "uuid" in labels:
+            found[_series("gpu_up", {key: labels[key] for key in ("gpu", "host", "run", "uuid") if key in labels})] = (
+                values
+            )
+        elif "run" in labels:
+            found[_series(AGE, {"data": "training", "host": "a", "run": labels["run"]})] = values
+    return found
+
+
+def _series(name: str, labels: Mapping[str, str]) -> str:
+    return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
 
 
 def alerts_of(*numbers: int) -> list[str]:
@@ -70,17 +98,36 @@ CASES = [
         severity="critical",
     ),
     Case(
-        "GpuMemoryNearlyFull",
+        "MemoryPressure",
         {gpu("gpu_memory_percent", 0): "91+0x80", gpu("gpu_memory_percent", 1): "90+0x80"},
         alerts_of(0),
         quiet="4m",
     ),
     Case(
         "GpuXidError",
-        {gpu("gpu_xid_errors_total", 0): "0+0x10 1+0x80", gpu("gpu_xid_errors_total", 1): "3+0x80"},
-        alerts_of(0),
-        at="10m",
-        quiet="5m",
+        {
+            gpu(XIDS, 0, ',xid="79"'): "_ " * 10 + "1+0x80",  # it begins when it comes, with the loss of the GPU
+            gpu("gpu_up", 0): "1x10 0x80",
+            gpu(XIDS, 1, ',xid="48"'): "3+0x80",
+            gpu(XIDS, 2, ',xid="31"'): "_ " * 10 + "1+0x80",
+            gpu(XIDS, 3, ',xid="63"'): "_ " * 10 + "1+0x80",  # the driver has put it right
+        },
+        ['gpu="0",host="a",uuid="GPU-0",xid="79"'],
+        at="12m",
+        quiet="20m",
+        severity="critical",
+    ),
+    Case(
+        "GpuXidError",
+        {
+            gpu(XIDS, 0, ',xid="31"'): "1+0x20 2+0x80",
+            gpu(XIDS, 1, ',xid="other"'): "_ " * 10 + "1+0x80",
+            gpu(XIDS, 2, ',xid="79"'): "_ " * 10 + "1+0x80",
+        },
+        ['gpu="0",host="a",uuid="GPU-0",xid="31"', 'gpu="1",host="a",uuid="GPU-1",xid="other"'],
+        at="12m",
+        quiet="30m",
+        severity="warning",
     ),
     Case(
         "GpuEccUncorrected",
@@ -102,7 +149,7 @@ CASES = [
         alerts_of(0),
     ),
     Case(
-        "GpuThrottledByHeat",
+        "ThermalThrottle",
         {gpu("gpu_up", n): "1x80" for n in range(4)}
         | {
             gpu("gpu_throttle_reasons", 0, ',reason="sw_thermal"'): "1 1 _ " * 25,
@@ -114,7 +161,7 @@ CASES = [
         quiet="4m",
     ),
     Case(
-        "GpuThrottledByPower",
+        "PowerCap",
         {gpu("gpu_up", n): "1x80" for n in range(2)}
         | {
             gpu("gpu_throttle_reasons", 0, ',reason="sw_power_cap"'): "1x80",
@@ -168,7 +215,36 @@ CASES = [
         quiet="4m",
     ),
     Case(
-        "GpuIdle",
+        "OutOfMemoryAhead",
+        {gpu("gpu_memory_total_mb", n): "80000x80" for n in range(3)}
+        | {
+            gpu("gpu_memory_used_mb", 0): "40000+300x80",  # leaks
+            gpu("gpu_memory_used_mb", 1): "0x10 70000x80",  # loads a model
+            gpu("gpu_memory_used_mb", 2): "40000+10x80",  # slowly enough
+        },
+        alerts_of(0),
+        quiet="14m",
+    ),
+    Case(
+        "HostOutOfMemoryAhead",
+        {f'host_memory_total_bytes{{host="{host}"}}': "100e9x80" for host in "ab"}
+        | {'host_memory_used_bytes{host="a"}': "20e9+1e9x80", 'host_memory_used_bytes{host="b"}': "90e9x80"},
+        ['host="a"'],
+        quiet="14m",
+    ),
+    Case(
+        "DiskNearlyFull",
+        {f'host_filesystem_size_bytes{{host="a",path="{path}"}}': "1e12x80" for path in ("/", "/data", "/big")}
+        | {
+            'host_filesystem_available_bytes{host="a",path="/"}': "1e10x80",
+            'host_filesystem_available_bytes{host="a",path="/data"}': "6e10x80",
+            'host_filesystem_available_bytes{host="a",path="/big"}': "3e10x80",
+        },
+        ['host="a",path="/"'],
+        quiet="30s",
+    ),
+    Case(
+        "IdleGpu",
         {
             of_run("gpu_utilization_percent", 0): "0x80",
             of_run("gpu_up", 0): "1x80",
@@ -202,7 +278,7 @@ CASES = [
         quiet="55m",
     ),
     Case(
-        "GpuUnderused",
+        "LowGpuUtilization",
         {of_run("gpu_up", n): "1x80" for n in range(2)}
         | {
             of_run("gpu_utilization_percent", 0): "10 40 20 " * 30,
@@ -213,7 +289,7 @@ CASES = [
         quiet="14m",
     ),
     Case(
-        "TrainingStalled",
+        "Stalled",
         {
             f'pulsetrain_data_age_seconds{{data="{data}",host="a",run="{run}"}}': values
             for data, run, values in (
@@ -229,14 +305,22 @@ CASES = [
         quiet="10m",
     ),
     Case(
-        "LossNotFinite",
+        "NonFinite",
         {
-            rank("training_loss", 0): "2 1" + " NaN" * 80,
-            rank("training_loss", 1): "2 1x80",
-            rank("training_loss", 0, "blown"): "2 1" + " Inf" * 80,
-            rank("training_loss", 0, "fine"): "2 1x80",
+            rank(NONFINITE, 0, more=LOSS): "0 0+3x80",
+            rank(NONFINITE, 1, more=LOSS): "0x80",
+            rank(NONFINITE, 0, "once", LOSS): "0x10 1x80",
+            rank(NONFINITE, 0, "fine", LOSS): "0x80",
+            rank(NONFINITE, 0, "scaled", ',value="gradient_norm"'): "0+1x80",
         },
-        ['run="blown"', *RUN],
+        RUN,
+    ),
+    Case(
+        "NonFinite",
+        {rank(NONFINITE, 0, more=LOSS): "1x80"},  # from the first report on
+        RUN,
+        at="2m",
+        quiet="30m",
     ),
     Case(
         "LossNotDecreasing",
@@ -250,19 +334,19 @@ CASES = [
         quiet="150m",
     ),
     Case(
-        "GradientExploding",
+        "GradientExplosion",
         {rank("gradient_norm", 0): "1 40x80", rank("gradient_norm", 1): "9x80", rank("gradient_norm", 0, "b"): "9x80"},
         RUN,
         quiet="2m",
     ),
     Case(
-        "GradientZero",
+        "VanishingGradient",
         {rank("gradient_norm", 0): "1 0x80", rank("gradient_norm", 0, "b"): "0.001x80"},
         RUN,
         quiet="5m",
     ),
     Case(
-        "TrainingWaitsForData",
+        "InputBound",
         {rank(f"{STEPS}_sum", 0, run): "0+30x80" for run in "rb"}
         | {
             rank("training_data_wait_seconds_total", 0): "0+12x80",
@@ -272,7 +356,7 @@ CASES = [
         quiet="9m",
     ),
     Case(
-        "TrainingStraggler",
+        "Straggler",
         {rank(f"{STEPS}_sum", n): "0+30x80" for n in range(4)}
         | {rank("training_data_wait_seconds_total", n): "0+1x80" for n in range(4)}
         | {rank("training_forward_seconds_total", n): f"0+{s}x80" for n, s in enumerate((9, 9, 15, 10))},
@@ -280,7 +364,7 @@ CASES = [
         quiet="9m",
     ),
     Case(
-        "TrainingSlowed",
+        "SlowedDown",
         {
             rank("training_steps_total", 0): "0+30x120 3600+15x120",
             rank("training_steps_total", 0, "steady"): "0+30x240",
@@ -328,6 +412,25 @@ CASES = [
         RUN,
         quiet="5m",
     ),
+    *(
+        Case(
+            f"{budget}ProjectedAboveLimit",
+            {f'{series}{{host="a",run="r"}}': f"{most}x80", f'{series}{{host="a",run="small"}}': f"{most / 2}x80"},
+            RUN,
+            quiet="9m",
+        )
+        for budget, series, most in (
+            ("Energy", "run_energy_projected_joules", 20e6),
+            ("Carbon", "run_carbon_projected_grams", 3000.0),
+            ("Time", "run_projected_seconds", 5000.0),
+        )
+    ),
+    Case(
+        "TimeAboveLimit",
+        {'run_seconds_total{host="a",run="r"}': "3000+30x80", 'run_seconds_total{host="a",run="new"}': "0+30x80"},
+        RUN,
+        quiet="5m",
+    ),
     Case(
         "PulsetrainDown",
         {
@@ -348,6 +451,15 @@ CASES = [
         quiet="5m",
     ),
     Case(
+        "PulsetrainPartDown",
+        {
+            'pulsetrain_part_up{host="a",part="writer"}': "1 0x80",
+            'pulsetrain_part_up{host="a",part="push-grafana"}': "1x80",
+        },
+        ['host="a",part="writer"'],
+        quiet="5m",
+    ),
+    Case(
         "PulsetrainDataOld",
         {
             'pulsetrain_data_age_seconds{data="machine",host="a"}': "0+30x80",
@@ -362,14 +474,14 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.alert} {case.severity}".strip())
 def test_an_alert_fires_on_its_series_and_on_no_healthy_one(case: Case, tmp_path: Path) -> None:
-    (rule,) = [a for a in ALERTS if a.name == case.alert and case.severity in ("", a.severity)]
+    (rule,) = [a for a in RULES if a.name == case.alert and case.severity in ("", a.severity)]
     added = f'alertname="{case.alert}",alertstate="firing",severity="{rule.severity}",topic="{rule.topic}"'
     firing = f"ALERTS{{{added}}}"
     expected = [{"labels": f"ALERTS{{{added},{labels}}}", "value": 1} for labels in case.fires]
     check(
         tmp_path,
         {
-            "input_series": [{"series": name, "values": values.strip()} for name, values in case.series.items()],
+            "input_series": [{"series": name, "values": values.strip()} for name, values in case.all_series.items()],
             "promql_expr_test": [
                 {"expr": firing, "eval_time": case.quiet, "exp_samples": []},
                 {"expr": firing, "eval_time": case.at, "exp_samples": expected},
@@ -378,10 +490,36 @@ def test_an_alert_fires_on_its_series_and_on_no_healthy_one(case: Case, tmp_path
     )
 
 
+@pytest.mark.parametrize(
+    ("alert", "series"),
+    [
+        ("ThermalThrottle", [of_run("gpu_throttle_reasons", 0).replace("{", '{reason="hw_thermal",')]),
+        ("PowerCap", [of_run("gpu_throttle_reasons", 0).replace("{", '{reason="sw_power_cap",')]),
+        ("InputBound", [rank("training_data_wait_seconds_total", 0), rank(f"{STEPS}_sum", 0)]),
+    ],
+)
+def test_no_alert_begins_after_its_run_has_ended(alert: str, series: list[str], tmp_path: Path) -> None:
+    (rule,) = [one for one in RULES if one.name == alert]
+    held = duration_seconds(rule.hold) // 30
+    lasting = {name: f"1+{0 if 'reasons' in name else 30}x{held - 4:.0f} stale" for name in series}
+    lasting |= shown(series, f"1x{held - 4:.0f} stale")
+    ended = [f"{held / 2 + minutes:.0f}m" for minutes in (0, 1, 2, 3, 4)]
+    check(
+        tmp_path,
+        {
+            "input_series": [{"series": name, "values": values} for name, values in lasting.items()],
+            "promql_expr_test": [
+                {"expr": f'ALERTS{{alertname="{alert}",alertstate="firing"}}', "eval_time": at, "exp_samples": []}
+                for at in ended
+            ],
+        },
+    )
+
+
 def test_every_alert_has_a_case() -> None:
-    severities = {alert.name: alert.severity for alert in ALERTS}
+    severities = {alert.name: alert.severity for alert in RULES}
     tried = {(case.alert, case.severity or severities[case.alert]) for case in CASES}
-    assert tried == {(alert.name, alert.severity) for alert in ALERTS}
+    assert tried == {(alert.name, alert.severity) for alert in RULES}
 
 
 def test_a_message_says_what_where_how_much_what_to_do_and_where_to_look(tmp_path: Path) -> None:
@@ -463,7 +601,9 @@ def check(folder: Path, test: dict[str, Any]) -> None:
 
 
 def test_rules_name_only_metrics_that_exist() -> None:
-    known = {metric.name for metric in (*catalog.METRICS, *catalog.EXPORTED)} | {r.name for r in RECORDINGS} | {"up"}
+    known = (
+        {metric.name for metric in (*catalog.METRICS, *catalog.EXPORTED)} | {r.name for r in RECORDING_RULES} | {"up"}
+    )
     known |= {f"{STEPS}{suffix}" for suffix in ("_bucket", "_sum", "_count")}
     groups = yaml.safe_load(render_rules(LIMITS))["groups"]
     expressions = [rule["expr"] for group in groups for rule in group["rules"]]

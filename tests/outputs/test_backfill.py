@@ -14,17 +14,21 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import httpx
 import msgspec
 import pytest
 import yaml
 from tests.cli.conftest import Pulsetrain
 from tests.servers import Prometheus, VictoriaMetrics
 
-from pulsetrain.outputs.backfill import lines
+from pulsetrain.outputs.backfill import columns as columns_module
 from pulsetrain.outputs.backfill.check import query_url
-from pulsetrain.outputs.backfill.columns import Recorded
-from pulsetrain.outputs.families import facts_of, families
-from pulsetrain.outputs.push.fresh import Fresh
+from pulsetrain.outputs.backfill.columns import HostSeries
+from pulsetrain.outputs.families import families, run_info_of
+from pulsetrain.outputs.points import make_labels
+from pulsetrain.outputs.push import remote_write
+from pulsetrain.outputs.push.latest_readings import LatestReadings
+from pulsetrain.outputs.push.series import PushSeries
 from pulsetrain.outputs.push.target import parse_target
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Host, RunFolder
@@ -95,7 +99,7 @@ def report_lines(second: int) -> list[dict[str, Any]]:
 
 
 EVENTS = [
-    {"elapsed_seconds": float(LOST), "kind": "gpu_lost", "severity": "error", "message": "GPU 1 is lost"},
+    {"elapsed_seconds": float(LOST), "kind": "gpu_lost", "severity": "critical", "message": "GPU 1 is lost"},
     {"elapsed_seconds": 12.0, "kind": "gap", "severity": "info", "message": "2 ticks"},
     {"elapsed_seconds": 33.0, "kind": "gap", "severity": "info", "message": "1 tick"},
 ]
@@ -142,10 +146,10 @@ def scope(run: RunFolder) -> dict[str, str]:
 def pushed(run: RunFolder) -> Series:
     """What `--push` sends at each tick of the run."""
     about = msgspec.structs.replace(run.load(), status="running")
-    live, found = Fresh(), defaultdict[Any, dict[int, float]](dict)
+    live, found = LatestReadings(), defaultdict[Any, dict[int, float]](dict)
     for snapshot in Replay(Database([run]), HOST):
         live(snapshot)
-        for family in families(live, scope(run), facts=facts_of(about)):
+        for family in families(live, scope(run), run_info=run_info_of(about)):
             for point in family.points:
                 found[family.name + point.suffix, point.labels][round(1000 * snapshot.time)] = point.value
     return dict(found)
@@ -154,7 +158,7 @@ def pushed(run: RunFolder) -> Series:
 def columns(run: RunFolder) -> tuple[Series, dict[Any, list[int]]]:
     """What a back-fill sends: samples, and the times of stale markers before the end."""
     about = msgspec.structs.replace(run.load(), status="running")
-    recorded = Recorded(Database([run]), HOST, scope(run), facts_of(about), about.hosts[HOST].pulsetrain)
+    recorded = HostSeries(Database([run]), HOST, scope(run), run_info_of(about), about.hosts[HOST].pulsetrain)
     samples, ends = defaultdict[Any, dict[int, float]](dict), defaultdict[Any, list[int]](list)
     for window in recorded.windows:
         for column in recorded.columns(window):
@@ -188,7 +192,7 @@ def test_a_back_fill_is_what_was_pushed_at_each_tick(
     run = record()
     if sealed:
         seal_all(run)
-    monkeypatch.setattr(lines, "WINDOW_LINES", window_lines)
+    monkeypatch.setattr(columns_module, "WINDOW_LINES", window_lines)
     sent, live = columns(run)[0], pushed(run)
     # Who watched is known from run.json; `families` tells the version of itself.
     builds = [{key for key in found if key[0] == "pulsetrain_build_info"} for found in (sent, live)]
@@ -437,6 +441,35 @@ def test_samples_too_old_for_prometheus_are_told_with_the_way_out(
     assert "samples were refused" in done.stderr and "out_of_order_time_window" in done.stderr
 
 
+def test_what_a_push_did_not_bring_is_sent_also_where_nothing_is_taken_out_of_order(
+    pulsetrain: Pulsetrain,
+    record: Callable[..., RunFolder],
+    tmp_path: Path,
+) -> None:
+    run = record(ago=600)
+    samples, _ = columns(run)
+    middle = 1000 * (run.load().start.timestamp() + SECONDS / 2)
+    arrived = [
+        PushSeries(name, "gauge", labels, [at for at in of if at < middle], [v for at, v in of.items() if at < middle])
+        for (name, labels), of in samples.items()
+    ]
+    server = Prometheus(tmp_path / "server")
+    file = tmp_path / "server/prometheus.yml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"storage": {}}))
+    with server:
+        body = remote_write.packed([series for series in arrived if series.times])
+        assert httpx.post(server.url + remote_write.PATH, content=body, headers=remote_write.HEADERS).is_success
+        done = pulsetrain("export", run.path.name, "--to", f"remote-write:{server.url}/api/v1/write")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.endswith(", all found\n")
+        answer = server.query(f'{{host="{HOST}"}}[1h]')
+    found: Series = {}
+    for one in answer:
+        name = one["metric"].pop("__name__")
+        found[name, make_labels(one["metric"])] = {round(1000 * at): float(value) for at, value in one["values"]}
+    assert differences(found, samples) == {}
+
+
 def test_nan_cannot_be_held_by_victoriametrics_and_that_is_said(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
@@ -458,11 +491,11 @@ def test_nan_cannot_be_held_by_victoriametrics_and_that_is_said(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "say --format to write files, or --to"),
-        (["--format", "csv", "--to", "victoriametrics:http://vm:8428"], "say --format to write files, or --to"),
+        ([], "choose --format to write files, or --to"),
+        (["--format", "csv", "--to", "victoriametrics:http://vm:8428"], "choose --format to write files, or --to"),
         (["--to", "victoriametrics:http://vm:8428", "--output", "x"], "--output is for files"),
-        (["--to", "pushgateway:http://vm:9091"], "does not keep samples with their times"),
-        (["--to", "vm:8428"], "does not say where to push"),
+        (["--to", "pushgateway:http://vm:9091"], "does not store samples with timestamps"),
+        (["--to", "vm:8428"], "is not a push target"),
     ],
 )
 def test_a_wrong_call_is_told(

@@ -10,18 +10,20 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import pytest
-from tests.servers import eventually
+from tests.waiting import eventually
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.outputs import exposition, prometheus, server
+from pulsetrain.outputs import Origin, exposition, metrics_pages
 from pulsetrain.outputs.exposition import Format
 from pulsetrain.outputs.points import Family
 from pulsetrain.outputs.prometheus import Exporter
 from pulsetrain.runs.folder import Run
+from pulsetrain.serving import server
+from pulsetrain.serving.limits import MOST_CONNECTIONS
 from pulsetrain.snapshot import Sample, Snapshot, Subject
 
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0, "uuid": "GPU-1", "name": "L4"})
-SCOPE = {"host": "gpu01"}
+ORIGIN = Origin("gpu01")
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
@@ -32,14 +34,14 @@ def reading(power: float, elapsed: float = 0.0) -> Snapshot:
 @pytest.fixture
 def exporter() -> Iterator[Exporter]:
     exporter = Exporter("127.0.0.1", 0)
-    exporter.start(SCOPE)
+    exporter.start(ORIGIN)
     exporter(reading(300.0))
     yield exporter
     exporter.close()
 
 
 def connect(exporter: Exporter) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(exporter.url.removeprefix("http://"), timeout=10)
+    return http.client.HTTPConnection(exporter.url.removeprefix("http://"))
 
 
 def get(exporter: Exporter, path: str = "/metrics", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
@@ -73,7 +75,7 @@ def test_openmetrics_and_gzip_are_for_those_who_ask(exporter: Exporter) -> None:
 
 
 def test_scrapes_between_two_readings_get_the_same_bytes(exporter: Exporter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "FRESH_SECONDS", 60.0)
+    monkeypatch.setattr(metrics_pages, "FRESH_SECONDS", 60.0)
     assert get(exporter)[1] == get(exporter)[1]  # the age of the data would differ
     before = get(exporter)[1]
     exporter(reading(300.0, 1.0))
@@ -124,13 +126,13 @@ def test_what_is_not_there_is_not_found_and_what_is_not_allowed_is_refused(expor
     "nonsense", [b"\x16\x03\x01 hello\r\n\r\n", b"GET /metrics\r\n\r\n", b"GET / HTTP/1.1\r\nx\r\n\r\n"]
 )
 def test_nonsense_gets_a_bad_request(exporter: Exporter, nonsense: bytes) -> None:
-    with socket.create_connection(_place(exporter), timeout=10) as client:
+    with socket.create_connection(_place(exporter)) as client:
         client.sendall(nonsense)
         assert client.recv(100).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
 def test_a_request_without_end_is_cut_off(exporter: Exporter) -> None:
-    with socket.create_connection(_place(exporter), timeout=10) as client:
+    with socket.create_connection(_place(exporter)) as client:
         client.sendall(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 10_000)
         assert client.recv(100) == b""
     assert get(exporter)[0].status == 200
@@ -139,8 +141,8 @@ def test_a_request_without_end_is_cut_off(exporter: Exporter) -> None:
 def test_a_client_that_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.1)
     exporter = Exporter("127.0.0.1", 0)
-    exporter.start(SCOPE)
-    with socket.create_connection(_place(exporter), timeout=10) as client:
+    exporter.start(ORIGIN)
+    with socket.create_connection(_place(exporter)) as client:
         assert client.recv(100) == b""
     exporter.close()
 
@@ -149,6 +151,17 @@ def test_the_index_and_the_health_page_are_there(exporter: Exporter) -> None:
     assert b'href="/metrics"' in get(exporter, "/")[1]
     assert b"host gpu01" in get(exporter, "/")[1]
     assert get(exporter, "/healthz")[0].status == 200
+
+
+def test_a_reading_that_cannot_be_shown_is_skipped_and_the_next_is_there() -> None:
+    origin = Origin("gpu01")
+    exporter = Exporter("127.0.0.1", 0)
+    exporter.start(origin)
+    exporter(Snapshot(1.8e9, 0.0, (Sample(Subject("gpu", "odd"), None),)))  # type: ignore[arg-type]
+    exporter(reading(250.0, 1.0))
+    assert eventually(lambda: power(exporter) == 250.0)
+    assert b"metrics-server: degraded, 1 item skipped: a reading" in get(exporter, "/healthz")[1]
+    exporter.close()
 
 
 def test_two_hundred_scrapes_at_once_are_all_answered_beside_clients_that_do_not_read(exporter: Exporter) -> None:
@@ -165,7 +178,7 @@ def test_two_hundred_scrapes_at_once_are_all_answered_beside_clients_that_do_not
     async def all_at_once() -> list[bytes]:
         return await asyncio.gather(*(scrape() for _ in range(200)))
 
-    slow = [socket.create_connection((host, port), timeout=10) for _ in range(20)]
+    slow = [socket.create_connection((host, port)) for _ in range(20)]
     for client in slow:
         client.sendall(b"GET /metr")
     answers = asyncio.run(all_at_once())
@@ -176,16 +189,20 @@ def test_two_hundred_scrapes_at_once_are_all_answered_beside_clients_that_do_not
 
 
 def test_when_no_reading_comes_any_more_only_the_age_of_the_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prometheus, "HOLD_SECONDS", 0.2)
-    monkeypatch.setattr(prometheus, "FRESH_SECONDS", 0.0)
-    exporter = Exporter("127.0.0.1", 0, interval=0.1)
-    exporter.start(SCOPE)
+    monkeypatch.setattr(metrics_pages, "HOLD_SECONDS", 0.2)
+    monkeypatch.setattr(metrics_pages, "FRESH_SECONDS", 0.0)
+    exporter = Exporter("127.0.0.1", 0, interval_seconds=0.1)
+    exporter.start(ORIGIN)
     exporter(reading(300.0))
     assert eventually(lambda: power(exporter) is None)
     assert b"pulsetrain_data_age_seconds{" in get(exporter)[1]
     assert get(exporter, "/healthz")[0].status == 503
-    exporter(reading(250.0, 1.0))
-    assert eventually(lambda: power(exporter) == 250.0)
+
+    def shown_again() -> bool:
+        exporter(reading(250.0, 1.0))
+        return power(exporter) == 250.0
+
+    assert eventually(shown_again)
     exporter.close()
 
 
@@ -208,7 +225,7 @@ def test_a_port_in_use_is_said_before_anything_starts(exporter: Exporter) -> Non
 
 
 def test_an_address_that_does_not_exist_is_said() -> None:
-    with pytest.raises(PulsetrainError, match=r"no\.such\.host\.invalid is no address"):
+    with pytest.raises(PulsetrainError, match=r"no\.such\.host\.invalid is not an address"):
         Exporter("no.such.host.invalid", 0)
 
 
@@ -222,3 +239,14 @@ def test_after_the_end_snapshots_are_ignored(exporter: Exporter) -> None:
 def _place(exporter: Exporter) -> tuple[str, int]:
     host, _, port = exporter.url.removeprefix("http://").rpartition(":")
     return host, int(port)
+
+
+def test_clients_that_hold_connections_keep_nobody_out(exporter: Exporter) -> None:
+    place = ("127.0.0.1", int(exporter.url.rpartition(":")[2]))
+    idle = [socket.create_connection(place) for _ in range(MOST_CONNECTIONS + 50)]
+    try:
+        for _ in range(3):
+            assert get(exporter, "/healthz")[0].status == 200
+    finally:
+        for connection in idle:
+            connection.close()

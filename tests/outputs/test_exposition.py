@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 from tests.servers import program
 
-from pulsetrain.catalog import LABELS, METRICS
+from pulsetrain.catalog import METRICS, SAMPLE_TABLES
 from pulsetrain.live import Live
 from pulsetrain.outputs.exposition import accepts_gzip, negotiate, number, render
-from pulsetrain.outputs.families import Facts, families
+from pulsetrain.outputs.families import RunInfo, families
 from pulsetrain.outputs.points import Family, Point
+from pulsetrain.runs.reports import merge
 from pulsetrain.snapshot import Event, Metric, Sample, Snapshot, Subject, Value
-from pulsetrain.sources.training import merge
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -103,18 +103,18 @@ def test_openmetrics_names_families_without_the_suffix_of_their_kind_and_has_an_
 
 
 def everything() -> Live:
-    """A state in which every metric of the catalogue has a value."""
+    """A state in which every metric of the catalog has a value."""
     live = Live()
     live(Snapshot(1.8e9, 1.0, tuple(_samples()), (Event("gap", "missed"),)))
     return live
 
 
 def _samples() -> Iterator[Sample]:
-    for table, labels in LABELS.items():
-        values: dict[str, Value] = {m.field: _value(m) for m in METRICS if m.table == table}
-        if table == "training":
+    for table in SAMPLE_TABLES:
+        values: dict[str, Value] = {m.field: _value(m) for m in METRICS if m.table == table.name}
+        if table.name == "training":
             merge(values, {"step_seconds": 0.5, "accuracy": 0.5})
-        yield Sample(Subject(table, "7", dict.fromkeys(labels, 7)), values)
+        yield Sample(Subject(table.name, "7", {label.name: 7 for label in table.labels}), values)
 
 
 def _value(metric: Metric) -> Value:
@@ -124,10 +124,8 @@ def _value(metric: Metric) -> Value:
 
 
 def test_promtool_has_nothing_to_say_but_of_names_that_older_tools_have_spelled() -> None:
-    found = families(everything(), {"host": "gpu01", "run": "r1"}, facts=Facts(1.7e9, {"name": "x"}))
-    told = subprocess.run(
-        [program("promtool"), "check", "metrics"], input=render(found, "text"), capture_output=True, timeout=30
-    )
+    found = families(everything(), {"host": "gpu01", "run": "r1"}, run_info=RunInfo(1.7e9, {"name": "x"}))
+    told = subprocess.run([program("promtool"), "check", "metrics"], input=render(found, "text"), capture_output=True)
     lines = (told.stdout + told.stderr).decode().splitlines()
     assert {line.split()[0] for line in lines} == IN_MEBIBYTES
     assert all(line.endswith("metric names should not contain abbreviated units") for line in lines)
@@ -136,3 +134,8 @@ def test_promtool_has_nothing_to_say_but_of_names_that_older_tools_have_spelled(
 def test_every_declared_metric_but_text_is_exported() -> None:
     names = {family.name for family in families(everything(), {})}
     assert {metric.name for metric in METRICS if metric.kind != "text"} <= names
+
+
+def test_bytes_that_are_no_text_in_a_label_cost_that_label_alone() -> None:
+    family = Family("a", "gauge", "", "", [Point((("uuid", "\udce9"),), 1.0), Point((("uuid", "x"),), 2.0)])
+    assert render([family], "text").splitlines()[-2:] == [b'a{uuid="?"} 1.0', b'a{uuid="x"} 2.0']

@@ -7,10 +7,10 @@ import pytest
 
 from pulsetrain.catalog import METRICS
 from pulsetrain.live import Live
-from pulsetrain.outputs.families import Facts, families, joined
+from pulsetrain.outputs.families import RunInfo, families, joined
 from pulsetrain.outputs.points import Family
+from pulsetrain.runs.reports import merge, subject
 from pulsetrain.snapshot import Event, Label, Sample, Snapshot, Subject, Value
-from pulsetrain.sources.training import merge, subject
 
 SCOPE = {"host": "gpu01", "run": "r1"}
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0, "uuid": "GPU-1", "name": "NVIDIA L4"})
@@ -108,6 +108,24 @@ def test_a_loss_that_is_not_a_number_is_told_as_such_and_not_as_the_one_before()
     assert series(families(live, SCOPE))["training_loss rank=0"] == 0.25
 
 
+def test_how_often_the_loss_was_not_a_number_remains_known() -> None:
+    live = state(at(0, reports({"step": 1, "loss": 0.5})))
+    assert series(families(live, SCOPE))["training_nonfinite_total rank=0 value=loss"] == 0
+    live(at(1, reports({"step": 2, "nonfinite": {"loss": "nan"}}, {"step": 3, "loss": 0.25})))
+    live(at(2, reports({"step": 4, "nonfinite": {"loss": "inf", "mine": "nan"}})))
+    live(at(3, reports({"step": 5, "loss": 0.25})))
+    found = series(families(live, SCOPE))
+    assert found["training_nonfinite_total rank=0 value=loss"] == 2
+    assert found["training_nonfinite_total rank=0 value=other"] == 1
+
+
+def test_of_a_lost_gpu_its_xid_errors_are_left() -> None:
+    live = state(at(0, Sample(GPU, {"up": 1, "temperature_celsius": 60.0, "xid_errors": 0})))
+    live(at(1, Sample(GPU, {"up": 0, "temperature_celsius": None, "xid_errors": 1, "xid_code_errors": {"79": 1}})))
+    found = {name.split()[0] for name in series(families(live, SCOPE)) if name.startswith("gpu_")}
+    assert found == {"gpu_up", "gpu_xid_errors_total", "gpu_xid_code_errors_total"}
+
+
 def test_what_a_program_logs_under_names_of_its_own_is_one_family() -> None:
     live = state(at(0, reports({"step": 1, "accuracy": 0.75, "note": "warm", **{f"layer{n}": n for n in range(99)}})))
     found = {name: value for name, value in series(families(live, SCOPE)).items() if name.startswith("training_value")}
@@ -116,10 +134,10 @@ def test_what_a_program_logs_under_names_of_its_own_is_one_family() -> None:
 
 
 def test_events_are_counted_by_kind_and_severity() -> None:
-    xid = Event("xid", "GPU 0: XID 79", "error", {"uuid": "GPU-1", "xid": 79})
+    xid = Event("xid", "GPU 0: XID 79", "critical", {"uuid": "GPU-1", "xid": 79})
     live = state(at(0, events=[xid]), at(1, events=[xid, Event("gap", "missed")]))
     found = series(families(live, SCOPE))
-    assert found["pulsetrain_events_total kind=xid severity=error"] == 2
+    assert found["pulsetrain_events_total kind=xid severity=critical"] == 2
     assert found["pulsetrain_events_total kind=gap severity=info"] == 1
 
 
@@ -153,8 +171,8 @@ def test_the_age_of_the_data_grows_while_nothing_new_comes() -> None:
 
 
 def test_a_run_is_told_with_its_name_and_tags() -> None:
-    facts = Facts(1.75e9, {"name": "resnet", "status": "running", "tag_team": "vision"})
-    found = series(families(state(at(0)), SCOPE, facts=facts))
+    run_info = RunInfo(1.75e9, {"name": "resnet", "status": "running", "tag_team": "vision"})
+    found = series(families(state(at(0)), SCOPE, run_info=run_info))
     assert found["run_info name=resnet status=running tag_team=vision"] == 1
     assert found["run_start_time_seconds"] == 1.75e9
 
@@ -167,6 +185,6 @@ def test_families_of_several_states_are_joined_by_name() -> None:
     assert [point.value for point in loss.points] == [1.0, 2.0]
 
 
-def test_no_two_metrics_of_the_catalogue_share_a_name() -> None:
+def test_no_two_metrics_of_the_catalog_share_a_name() -> None:
     names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))

@@ -1,5 +1,6 @@
 """Pushing: what is sent, what is kept when a server is away, and what is said."""
 
+import contextlib
 import logging
 import os
 import re
@@ -16,24 +17,29 @@ from typing import Any
 import msgspec
 import pytest
 from tests.outputs.collector import Collector, Reply, Request
-from tests.servers import eventually, program
+from tests.servers import answering, hanging_up, program
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 from pulsetrain import config
 from pulsetrain.config import Push
 from pulsetrain.errors import UsageError
 from pulsetrain.outputs.families import families
 from pulsetrain.outputs.points import Family, Point
-from pulsetrain.outputs.push import patience, pusher
-from pulsetrain.outputs.push.http import Client
-from pulsetrain.outputs.push.pusher import Pusher, channel
+from pulsetrain.outputs.push import backoff, pusher
+from pulsetrain.outputs.push import http as push_http
+from pulsetrain.outputs.push.http import Client, PushError
+from pulsetrain.outputs.push.otlp import OtlpChannel
+from pulsetrain.outputs.push.pusher import Pusher
 from pulsetrain.outputs.push.pushgateway import group_path
-from pulsetrain.outputs.push.series import Batch, Series, count
+from pulsetrain.outputs.push.series import Batch, PushSeries, count
 from pulsetrain.outputs.push.spool import Spool
-from pulsetrain.outputs.push.target import Target, parse_targets
+from pulsetrain.outputs.push.target import PushTarget, parse_targets
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
+from pulsetrain.supervise import Supervisor
 
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0, "uuid": "GPU-1", "name": "L4"})
 SCOPE = {"host": "gpu01", "run": "r1"}
+FAMILIES_OF = partial(families, scope=SCOPE)
 START = time.time() - 3600
 
 
@@ -44,8 +50,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.setattr(pusher, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.05)
-    monkeypatch.setattr(patience, "LONGEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(backoff, "FIRST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -55,13 +61,19 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.fixture
-def push(tmp_path: Path) -> Iterator[Callable[..., Pusher]]:
+def supervisor() -> Supervisor:
+    return Supervisor()
+
+
+@pytest.fixture
+def push(tmp_path: Path, supervisor: Supervisor) -> Iterator[Callable[..., Pusher]]:
     """A pusher that sends every reading by OTLP, at once."""
     started: list[Pusher] = []
 
     def start(url: str, **more: Any) -> Pusher:
-        target = Target(name="otlp", spec=f"otlp:{url}", kind="otlp", url=url, interval=0.001, **more)
-        started.append(Pusher(target, SCOPE, lambda live: families(live, SCOPE), tmp_path / "spool", batch_seconds=0.0))
+        target = PushTarget(name="otlp", spec=f"otlp:{url}", kind="otlp", url=url, interval=0.001, **more)
+        spool = tmp_path / "spool"
+        started.append(Pusher(target, Client(target), SCOPE, FAMILIES_OF, spool, 0.0, supervisor))
         return started[-1]
 
     yield start
@@ -125,7 +137,7 @@ def test_a_server_that_hangs_does_not_hold_up_the_reading(collector: Collector, 
     all_read = threading.Event()
 
     def answer(request: Request) -> Reply:
-        all_read.wait(60)
+        all_read.wait(PATIENCE_SECONDS)
         return Reply()
 
     collector.answer = answer
@@ -139,13 +151,41 @@ def test_a_server_that_hangs_does_not_hold_up_the_reading(collector: Collector, 
     assert watts(collector) == [100.0 + second for second in range(50)]
 
 
+@pytest.mark.parametrize("status", ["200 OK", "500 Internal Server Error"])
+@pytest.mark.parametrize("pause_seconds", [0.0, 0.02], ids=["fast", "slow"])
+def test_an_answer_without_end_is_given_up_and_the_readings_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    push: Callable[..., Pusher],
+    tmp_path: Path,
+    status: str,
+    pause_seconds: float,
+) -> None:
+    monkeypatch.setattr(push_http, "WHOLE_SECONDS", 1.0)
+    with answering(f"HTTP/1.1 {status}\r\n\r\n".encode(), b" " * 10_000, pause_seconds) as place:
+        pusher = push(f"http://{place}")
+        pusher(reading(0))
+        assert eventually(lambda: "sends an endless response" in caplog.text)
+        pusher.end()
+        pusher.wait()
+    assert has_files(tmp_path / "spool", 1)
+
+
+def test_what_a_library_says_with_a_full_stop_gets_no_second_one() -> None:
+    with hanging_up() as place:
+        url = f"http://{place}"
+        client = Client(PushTarget(name="otlp", spec=f"otlp:{url}", kind="otlp", url=url))
+        with contextlib.closing(client), pytest.raises(PushError, match=r"without sending a response\.$"):
+            client.post(url, b"", {})
+
+
 def test_readings_that_find_no_room_while_a_server_hangs_are_counted(
     collector: Collector, push: Callable[..., Pusher]
 ) -> None:
     all_read = threading.Event()
 
     def answer(request: Request) -> Reply:
-        all_read.wait(60)
+        all_read.wait(PATIENCE_SECONDS)
         return Reply()
 
     collector.answer = answer
@@ -155,7 +195,7 @@ def test_readings_that_find_no_room_while_a_server_hangs_are_counted(
         pushing(reading(second))
     all_read.set()
     pushing.end()
-    assert pushing.wait() == "7 readings were not taken in"
+    assert pushing.wait() == "7 readings were not accepted"
 
 
 def test_a_wrong_login_is_said_once_at_once_and_nothing_is_lost(
@@ -173,8 +213,9 @@ def test_a_wrong_login_is_said_once_at_once_and_nothing_is_lost(
     assert eventually((tmp_path / "spool").exists)
     secret.write_text("right\n")
     assert eventually(lambda: watts(collector) == [100.0, 101.0, 102.0])
+    assert eventually(lambda: len(caplog.records) == 2)
     (error, back) = caplog.records
-    assert error.levelno == logging.ERROR
+    assert error.levelno == logging.CRITICAL
     assert "answered 401 Unauthorized: who are you?" in error.getMessage()
     assert "hint: Check username, password or token" in error.getMessage()
     assert back.getMessage() == "push to otlp: works again"
@@ -229,6 +270,67 @@ def test_refused_samples_are_found_by_halves_reported_and_skipped(
     (warning,) = caplog.records
     assert "1 of " in warning.getMessage() and "samples are refused" in warning.getMessage()
     assert "666 is out of bounds" in warning.getMessage()
+
+
+BAD_SAMPLES = [
+    Sample(GPU, {"up": 1, "temperature_celsius": 10**400}),
+    Sample(Subject("gpu", "GPU-2", {"gpu_index": 1, "uuid": "\udce9"}), {"up": 1}),
+]
+
+
+@pytest.mark.parametrize("bad", BAD_SAMPLES, ids=["number", "label"])
+@pytest.mark.parametrize("away", [False, True], ids=["sent", "kept"])
+def test_a_sample_that_cannot_be_sent_is_left_out_alone_counted_and_named_once(
+    collector: Collector,
+    push: Callable[..., Pusher],
+    supervisor: Supervisor,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    bad: Sample,
+    away: bool,
+) -> None:
+    pushing = push(collector.url)
+    assert eventually(lambda: collector.asked)
+    if away:
+        collector.stop()
+    pushing(reading(0))
+    pushing(Snapshot(START + 1, 1.0, (Sample(GPU, {"up": 1, "power_draw_watts": 101.0}), bad)))
+    pushing(reading(2))
+    if away:
+        assert eventually(lambda: has_files(tmp_path / "spool", 1) and supervisor.troubled())
+        collector.start()
+    assert eventually(lambda: watts(collector) == [100.0, 101.0, 102.0])
+    pushing.end()
+    left = pushing.wait()
+    (health,) = supervisor.health()
+    assert left == f"{health.skipped_items} were refused"
+    assert health.name == "push-otlp" and health.skipped_items > 0 and "Error" in health.reason
+    assert len([record for record in caplog.records if "samples are refused" in record.getMessage()]) == 1
+
+
+def test_a_reading_of_which_nothing_can_be_made_is_left_out_alone(
+    collector: Collector, push: Callable[..., Pusher], supervisor: Supervisor
+) -> None:
+    pushing = push(collector.url)
+    pushing(reading(0))
+    pushing(Snapshot(float("nan"), 1.0, (Sample(GPU, {"up": 1}),)))
+    pushing(reading(2))
+    assert eventually(lambda: watts(collector) == [100.0, 102.0])
+    assert [(health.status, health.skipped_items) for health in supervisor.health()] == [("degraded", 1)]
+
+
+def test_a_server_that_stays_away_or_keeps_us_out_is_a_part_that_is_down_until_it_takes_us(
+    collector: Collector, push: Callable[..., Pusher], supervisor: Supervisor
+) -> None:
+    collector.answer = lambda request: Reply(503)
+    pushing = push(collector.url)
+    pushing(reading(0))
+    assert eventually(supervisor.troubled)
+    assert "503 Service Unavailable" in str(*supervisor.troubled())
+    collector.answer = lambda request: Reply(401)
+    assert eventually(lambda: "401 Unauthorized" in str(*supervisor.troubled()))
+    collector.answer = lambda request: Reply()
+    assert eventually(lambda: not supervisor.troubled())
 
 
 def test_samples_of_the_future_by_the_servers_clock_are_not_sent(
@@ -303,7 +405,7 @@ def test_otlp_tells_kinds_attributes_and_times(collector: Collector, push: Calla
     training = Subject("training", "rank 0", {"rank": 0})
     counts: dict[str, float] = {"0.1": 2, "0.25": 1, "+Inf": 1}
     values: dict[str, Value] = {"loss": 0.5, "samples": 64, "step_seconds": 200.4, "step_counts": counts}
-    snapshot = Snapshot(START, 0.0, (Sample(training, values),), (Event("xid", "XID 79", "error"),))
+    snapshot = Snapshot(START, 0.0, (Sample(training, values),), (Event("xid", "XID 79", "critical"),))
     pushing = push(collector.url)
     pushing(snapshot)
     pushing.end()
@@ -325,6 +427,8 @@ def test_otlp_tells_kinds_attributes_and_times(collector: Collector, push: Calla
     assert {bound: int(number) for bound, number in by_bound.items() if number != "0"} == {0.1: 2, 0.25: 1, "+Inf": 1}
     ended = points(collector.taken, "training_loss")[-1]
     assert ended["flags"] == 1 and "asDouble" not in ended
+    over = [one for one in points(collector.taken, "training_step_duration_seconds") if one.get("flags") == 1]
+    assert over and over[-1]["explicitBounds"] == steps["explicitBounds"]
 
 
 def test_a_part_that_an_otlp_server_refused_is_said(
@@ -373,9 +477,9 @@ def test_after_the_clock_was_set_back_readings_are_sent_with_its_times() -> None
     assert [one.times for one in batch.take()] == [[5000, 2000]]
 
 
-def batch_of(number: int) -> list[Series]:
+def batch_of(number: int) -> list[PushSeries]:
     noise = [hash((number, index)) / 2**63 for index in range(200)]
-    return [Series("gpu_watts", "gauge", (("gpu", "0"),), list(range(200)), [float(number), *noise[1:]])]
+    return [PushSeries("gpu_watts", "gauge", (("gpu", "0"),), list(range(200)), [float(number), *noise[1:]])]
 
 
 def test_a_batch_whose_file_is_damaged_is_counted_and_holds_up_no_other(
@@ -388,8 +492,8 @@ def test_a_batch_whose_file_is_damaged_is_counted_and_holds_up_no_other(
     assert eventually(lambda: list((tmp_path / "spool").iterdir()))
     (file,) = (tmp_path / "spool").iterdir()
     file.write_bytes(b"no batch")
+    assert eventually(lambda: not file.exists())  # before the server is back: what was read in time would be sent
     collector.start()
-    assert eventually(lambda: not file.exists())
     pushing(reading(1))
     pushing.end()
     left = pushing.wait()
@@ -399,17 +503,16 @@ def test_a_batch_whose_file_is_damaged_is_counted_and_holds_up_no_other(
 
 def test_a_histogram_that_an_otlp_server_refuses_is_refused_whole() -> None:
     labels = (("run", "r1"),)
-    parts = [Series(f"step_seconds_{part}", "histogram", labels, [1], [1.0]) for part in ("sum", "count")]
-    other = [Series("loss", "gauge", labels, [1], [0.5])]
-    target = Target(name="otlp", spec="otlp:http://a", kind="otlp", url="http://a")
-    otlp = channel(target, Client(target))
-    assert otlp.halves([*parts, *other]) == (other, parts)
-    assert otlp.halves(parts) is None
+    parts = [PushSeries(f"step_seconds_{part}", "histogram", labels, [1], [1.0]) for part in ("sum", "count")]
+    other = [PushSeries("loss", "gauge", labels, [1], [0.5])]
+    server = OtlpChannel(Client(PushTarget(name="otlp", spec="otlp:http://a", kind="otlp", url="http://a")), "http://a")
+    assert server.halves([*parts, *other]) == (other, parts)
+    assert server.halves(parts) is None
 
 
 def test_a_spool_gives_batches_back_in_order_whole_with_their_markers(tmp_path: Path) -> None:
     spool = Spool(tmp_path, "vm")
-    marked = [Series("up", "gauge", (), [1, 2], [1.5, None])]
+    marked = [PushSeries("up", "gauge", (), [1, 2], [1.5, None])]
     spool.put(batch_of(1))
     spool.put(marked)
     assert spool.first() == batch_of(1)
@@ -503,11 +606,12 @@ def call(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def test_a_section_of_the_settings_is_pushed_to_unless_told_otherwise(collector: Collector, tmp_path: Path) -> None:
-    (tmp_path / "pulsetrain.toml").write_text(f'[push.lab]\nurl = "otlp:{collector.url}/v1/metrics"\n')
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/pulsetrain.toml").write_text(f'[push.lab]\nurl = "otlp:{collector.url}/v1/metrics"\n')
     run = ("run", "--quiet", "--simulate", "1xL4", "--name", "nap")
-    assert call(tmp_path, *run, "--push", "", "--", "true").communicate(timeout=60)[1] == ""
+    assert call(tmp_path, *run, "--push", "", "--", "true").communicate()[1] == ""
     assert collector.asked == []
-    assert call(tmp_path, *run, "--", "true").communicate(timeout=60)[1] == ""
+    assert call(tmp_path, *run, "--", "true").communicate()[1] == ""
     assert {request.path for request in collector.taken} == {"/v1/metrics"}
     (info, *_) = points(collector.taken, "run_info")
     assert {"key": "name", "value": {"stringValue": "nap"}} in info["attributes"]
@@ -517,7 +621,7 @@ def test_a_machine_that_is_watched_is_pushed_without_a_run(collector: Collector,
     watch = call(tmp_path, "watch", "--quiet", "--simulate", "1xL4", "--push", f"otlp:{collector.url}")
     assert eventually(lambda: watts(collector))
     watch.terminate()
-    assert watch.communicate(timeout=60)[1] == ""
+    assert watch.communicate()[1] == ""
     keys = {attribute["key"] for attribute in points(collector.taken, "gpu_power_draw_watts")[0]["attributes"]}
     assert keys == {"gpu", "uuid", "host"}
     assert not (tmp_path / "home").exists()
@@ -525,8 +629,8 @@ def test_a_machine_that_is_watched_is_pushed_without_a_run(collector: Collector,
 
 def test_a_wrong_target_is_told_before_anything_starts(tmp_path: Path) -> None:
     run = call(tmp_path, "run", "--push", "http://host:9090", "--", "touch", "started")
-    _, said = run.communicate(timeout=60)
-    assert run.returncode == 2 and said.startswith("error: 'http://host:9090' does not say where to push.")
+    _, said = run.communicate()
+    assert run.returncode == 2 and said.startswith("error: 'http://host:9090' is not a push target.")
     assert not (tmp_path / "started").exists() and not (tmp_path / "home").exists()
 
 

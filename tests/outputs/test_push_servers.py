@@ -17,23 +17,25 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.servers import Prometheus, Pushgateway, VictoriaMetrics, eventually, get
+from tests.servers import Prometheus, Pushgateway, VictoriaMetrics, get
+from tests.waiting import eventually
 
 from pulsetrain.catalog import METRICS
 from pulsetrain.live import Live
 from pulsetrain.outputs.families import families
 from pulsetrain.outputs.points import Family, Point
-from pulsetrain.outputs.push import patience, pusher
+from pulsetrain.outputs.push import backoff, pusher, remote_write
 from pulsetrain.outputs.push.http import Client
-from pulsetrain.outputs.push.pusher import Pusher, channel
-from pulsetrain.outputs.push.sender import Sender
-from pulsetrain.outputs.push.series import Series
+from pulsetrain.outputs.push.outlet import PushLink
+from pulsetrain.outputs.push.pusher import Pusher
+from pulsetrain.outputs.push.series import PushSeries
 from pulsetrain.outputs.push.spool import Spool
-from pulsetrain.outputs.push.target import Target, parse_targets
+from pulsetrain.outputs.push.target import PushTarget, parse_targets
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Home, RunFolder
 from pulsetrain.runs.replay import Replay
 from pulsetrain.snapshot import Snapshot
+from pulsetrain.supervise import Supervisor
 
 USER, PASSWORD = "lab", "p@ss/word"
 Samples = dict[tuple[str, str], dict[int, float]]
@@ -44,7 +46,7 @@ Samples = dict[tuple[str, str], dict[int, float]]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
     monkeypatch.setattr(pusher, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(patience, "LONGEST_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(backoff, "LONGEST_WAIT_SECONDS", 0.5)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -53,16 +55,17 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def run(home: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """A short training on simulated GPUs."""
-    train = (sys.executable, "-m", "pulsetrain.demo.train", "--seconds", "3")
+    """A training on simulated GPUs, until some ticks of it are recorded."""
+    train = (sys.executable, "-m", "pulsetrain.demo.train", "--seconds", "1")
+    recorded = '[ "$(cat "$PULSETRAIN_HOME"/runs/*/*/host_metrics_* | wc -l)" -ge 12 ]'
+    until = f'"$@"; until {recorded}; do sleep 0.1; done'
     command = (sys.executable, "-m", "pulsetrain", "run", "--simulate", "8xH100", "--interval", "0.2", *options)
     return subprocess.run(
-        [*command, "--", *train],
+        [*command, "--", "sh", "-c", until, "sh", *train],
         env=environment(home) | variables,
         cwd=home.parent,
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 
@@ -148,7 +151,7 @@ class Stored:
         request = urllib.request.Request(
             f"{self._server.url}/api/v1/export?{query}", headers={"Authorization": f"Basic {login}"}
         )
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request) as response:
             for line in response:
                 imported: dict[str, Any] = json.loads(line)
                 yield imported["metric"], imported["timestamps"], imported["values"]
@@ -170,18 +173,18 @@ def spec_of(server: Prometheus | VictoriaMetrics) -> str:
     return f"{kind}:{server.url}"
 
 
-def target_of(server: Prometheus | VictoriaMetrics) -> Target:
+def target_of(server: Prometheus | VictoriaMetrics) -> PushTarget:
     login = f"//{USER}:{urllib.parse.quote(PASSWORD, safe='')}@"
     return parse_targets([spec_of(server).replace("//", login)], {})[0]
 
 
-def read_spool(file: Path) -> list[Series]:
-    return msgspec.msgpack.decode(zlib.decompress(file.read_bytes()), type=list[Series])
+def read_spool(file: Path) -> list[PushSeries]:
+    return msgspec.msgpack.decode(zlib.decompress(file.read_bytes()), type=list[PushSeries])
 
 
-def pusher_to(target: Target, run: str, folder: Path) -> Pusher:
+def pusher_to(target: PushTarget, run: str, folder: Path) -> Pusher:
     scope = {"host": "vm", "run": run}
-    return Pusher(target, scope, lambda live: families(live, scope), folder, batch_seconds=0.0)
+    return Pusher(target, Client(target), scope, lambda live: families(live, scope), folder, batch_seconds=0.0)
 
 
 def test_a_run_arrives_complete_and_equal_and_its_series_end(
@@ -272,7 +275,9 @@ def test_a_refused_sample_is_told_in_the_servers_words_and_holds_up_no_other(
         target = target_of(server)
         client = Client(target)
         for states in ([state(now, a=1.0)], [state(now, a=2.0, b=1.0, c=1.0, d=1.0), state(now + 1, a=3.0, b=2.0)]):
-            sender = Sender(target, client, channel(target, client), Spool(tmp_path / "spool", "p"), 0.0)
+            spool = Spool(tmp_path / "spool", "p")
+            link = PushLink(target, client, {}, spool, Supervisor().part("push"), batch_seconds=0.0)
+            sender = remote_write.open_outlet(link)
             for seconds, found in states:
                 sender.add(seconds, found)
             sender.flush()

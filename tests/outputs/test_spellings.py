@@ -57,6 +57,27 @@ def test_dcgm_labels_are_those_of_dcgm_exporter() -> None:
     }
 
 
+def test_both_tell_the_address_on_the_pci_bus_also_of_a_mig_instance() -> None:
+    about: dict[str, Label] = {"gpu_index": 3, "uuid": UUID, "name": "NVIDIA H100 MIG 1g.10gb", "gpu_instance": 9}
+    address: dict[str, Value] = {"up": 1, "temperature_celsius": 61.0, "pci_bus_ids": {"00000000:3B:00.0": 1}}
+    instance = Sample(Subject("mig", "MIG-1", about), {"memory_used_mb": 10.0})
+    live = Live()
+    live(Snapshot(1.8e9, 0.0, (Sample(GPU, address), instance)))
+    found = {family.name: family for family in families(live, {"host": "gpu01"}, ("dcgm", "nvidia_smi"))}
+    for name in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "nvidia_smi_gpu_info"):
+        (point,) = found[name].points
+        assert dict(point.labels)["pci_bus_id"] == "00000000:3B:00.0"
+
+
+def test_volatile_ecc_errors_are_apart_from_those_of_all_time_and_absent_where_there_are_none() -> None:
+    ecc: dict[str, Value] = {"ecc_uncorrected_errors": 7, "ecc_volatile_uncorrected_errors": 1}
+    found = spelled("dcgm", ecc) | spelled("nvidia_smi", ecc)
+    assert (found["DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"], found["DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"]) == (7, 1)
+    assert found["nvidia_smi_ecc_errors_uncorrected_volatile_total"] == 1
+    absent = ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "nvidia_smi_fabric_state", "nvidia_smi_gpu_recovery_action")
+    assert found.keys().isdisjoint(absent)
+
+
 def test_dcgm_tells_the_profile_and_number_of_a_mig_instance() -> None:
     about: dict[str, Label] = {"gpu_index": 3, "uuid": UUID, "name": "NVIDIA H100 MIG 1g.10gb", "gpu_instance": 9}
     found = labels("dcgm", Subject("mig", "MIG-1", about), memory_used_mb=10.0)
@@ -66,7 +87,7 @@ def test_dcgm_tells_the_profile_and_number_of_a_mig_instance() -> None:
 
 def test_dcgm_tells_the_number_of_the_last_xid_error() -> None:
     assert spelled("dcgm", {"xid_errors": 0})["DCGM_FI_DEV_XID_ERRORS"] == 0
-    lost = Event("xid", "fallen off the bus", "error", {"uuid": UUID, "xid": 79})
+    lost = Event("xid", "fallen off the bus", "critical", {"uuid": UUID, "xid": 79})
     assert spelled("dcgm", {"xid_errors": 1}, events=(lost,))["DCGM_FI_DEV_XID_ERRORS"] == 79
 
 

@@ -1,1 +1,1 @@
-"""What is worth waking somebody for: rules, declared once, and their form for Prometheus and Alertmanager."""
+"""The rules at work: rendered for Prometheus and Alertmanager."""

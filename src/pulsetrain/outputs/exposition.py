@@ -44,7 +44,7 @@ def render(families: Iterable[Family], format: Format) -> bytes:
         lines += [f"{name}{suffix}{_braces(labels)} {number(value)}\n" for labels, value, suffix in points]
     if format == "openmetrics":
         lines.append("# EOF\n")
-    return "".join(lines).encode()
+    return "".join(lines).encode(errors="replace")
 
 
 def _format(media: str, version: str) -> Format | None:

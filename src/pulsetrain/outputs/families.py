@@ -1,6 +1,7 @@
 """The present state as metric families: what exporters show and pushers send.
 
-A value that is not there makes no point. Of a lost GPU only `gpu_up 0` is left, so that its other series go stale.
+A value that is not there makes no point. Of a lost GPU only `gpu_up 0` and its XID errors are left: its other series
+go stale.
 """
 
 import re
@@ -10,41 +11,27 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pulsetrain import __version__, catalog
-from pulsetrain.catalog import EXPORTED, METRICS, STEP_BUCKETS
-from pulsetrain.live import Live, State
-from pulsetrain.outputs.points import Family, Kind, Labels, Point, label_text, make_labels, with_label
+from pulsetrain.catalog import EXPORTED, METRICS, SAMPLE_TABLES, STEP_BUCKETS
+from pulsetrain.catalog.labels import label_text, subject_labels
+from pulsetrain.live import Live, SubjectState
+from pulsetrain.outputs.points import Family, Kind, Labels, Point, make_labels, with_label
 from pulsetrain.outputs.spellings import SPELLINGS
+from pulsetrain.rules.alert import series_labels
 from pulsetrain.runs.folder import Run
 from pulsetrain.snapshot import Metric, Subject, Value
 
 __all__ = [
-    "Facts",
     "Family",
     "Labels",
     "Point",
-    "facts_of",
+    "RunInfo",
     "families",
     "info_labels",
     "joined",
     "make_labels",
-    "subject_labels",
+    "run_info_of",
 ]
 
-LABELS: dict[str, dict[str, str]] = {
-    "gpu": {"gpu_index": "gpu", "uuid": "uuid"},
-    "mig": {
-        "gpu_index": "gpu",
-        "uuid": "uuid",
-        "mig_uuid": "mig",
-        "gpu_instance": "gpu_instance",
-        "compute_instance": "compute_instance",
-    },
-    "host": {},
-    "process": {"gpu_index": "gpu", "uuid": "uuid", "pid": "pid", "user": "user", "command": "command"},
-    "training": {"rank": "rank"},
-    "account": {},
-}
-"""Of each table's labels those that tell its series apart, and what they are called in Prometheus."""
 MOST_NAMES = 64
 """So many values that a program logs under names of its own are exported: it can make up names without end."""
 
@@ -52,15 +39,16 @@ _SUMS = [m for m in METRICS if m.kind == "amount" and m.name != catalog.STEP_COU
 _BOUNDS = (*map(str, STEP_BUCKETS), "+Inf")
 
 # Asked for each of a thousand series at each scrape: prepared once.
+_OF_INFO = {table.name: [label.name for label in table.labels if label.of_info] for table in SAMPLE_TABLES}
 _NUMBERS = {
-    table: {m.field: m.name for m in METRICS if m.table == table and m.kind in ("gauge", "counter") and not m.by}
-    for table in LABELS
+    table: {m.field: m.name for m in catalog.metrics_of(table) if m.kind in ("gauge", "counter") and not m.by}
+    for table in _OF_INFO
 }
-_OTHERS = {table: {m.field: m for m in METRICS if m.table == table and (m.by or m.kind == "words")} for table in LABELS}
+_OTHERS = {table: {m.field: m for m in catalog.metrics_of(table) if m.by or m.kind == "words"} for table in _OF_INFO}
 _DECLARED = frozenset(m.field for m in METRICS if m.table == "training")
 
 
-class Facts(NamedTuple):
+class RunInfo(NamedTuple):
     """What is known of a run from its beginning."""
 
     start: float
@@ -74,7 +62,7 @@ def families(
     scope: Mapping[str, str],
     names: Collection[str] = ("native",),
     *,
-    facts: Facts | None = None,
+    run_info: RunInfo | None = None,
     now: float | None = None,
 ) -> list[Family]:
     """Every family that has a point.
@@ -84,16 +72,16 @@ def families(
     """
     found: list[Family] = []
     if "native" in names:
-        found += _native(live, scope, facts, live.time if now is None else now)
+        found += _native(live, scope, run_info, live.time if now is None else now)
     for name, spell in SPELLINGS.items():
         if name in names:
             found += spell(live, scope)
     return found
 
 
-def facts_of(run: Run) -> Facts:
+def run_info_of(run: Run) -> RunInfo:
     tags = {f"tag_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value for key, value in run.tags.items()}
-    return Facts(run.start.timestamp(), {**tags, "name": run.name, "status": run.status})
+    return RunInfo(run.start.timestamp(), {**tags, "name": run.name, "status": run.status})
 
 
 def joined(groups: Iterable[Iterable[Family]]) -> list[Family]:
@@ -107,25 +95,24 @@ def joined(groups: Iterable[Iterable[Family]]) -> list[Family]:
     return list(found.values())
 
 
-def _native(live: Live, scope: Mapping[str, str], facts: Facts | None, now: float) -> Iterator[Family]:
+def _native(live: Live, scope: Mapping[str, str], run_info: RunInfo | None, now: float) -> Iterator[Family]:
     points: dict[str, list[Point]] = defaultdict(list)
     job = {state.subject.key for state in live.table("process") if "gpu_index" not in state.subject.labels}
-    for table in LABELS:
+    for table in _OF_INFO:
         for state in live.table(table):
             own = subject_labels(state.subject, scope, job)
             labels = make_labels(own)
             _values(state, labels, points)
             if table == "training":
                 _training(state, labels, points)
-            elif table in ("gpu", "mig") and state.values.get("up") != 0:
-                metric = catalog.GPU_INFO if table == "gpu" else catalog.MIG_INFO
-                points[metric.name].append(Point(info_labels(state.subject, own), 1))
+            elif table in catalog.DEVICE_INFO and state.values.get("up") != 0:
+                points[catalog.DEVICE_INFO[table].name].append(Point(info_labels(state.subject, own), 1))
     _of_pulsetrain(live, scope, now, points)
-    if facts is not None:
-        points[catalog.RUN_INFO.name].append(Point(make_labels(facts.labels, scope), 1))
-        points[catalog.RUN_START.name].append(Point(make_labels(scope), facts.start))
+    if run_info is not None:
+        points[catalog.RUN_INFO.name].append(Point(make_labels(run_info.labels, scope), 1))
+        points[catalog.RUN_START.name].append(Point(make_labels(scope), run_info.start))
     for name, empty in _EMPTY.items():
-        if name in points:
+        if points.get(name):
             yield Family(name, empty.kind, empty.unit, empty.help, points[name])
 
 
@@ -144,27 +131,7 @@ _EMPTY = {m.name: _empty(m) for m in (*METRICS, *EXPORTED)}
 """In the order in which they are shown."""
 
 
-def subject_labels(subject: Subject, scope: Mapping[str, str], job: Collection[str]) -> dict[str, str]:
-    """The labels of a subject's series. `job` are the process ids of the watched command, as text."""
-    known = {name: label_text(subject.labels.get(label)) for label, name in LABELS[subject.table].items()}
-    if subject.table != "process":
-        return {**scope, **known}
-    known["container"], known["pod"] = _container(label_text(subject.labels.get("container")))
-    # On a GPU there may be processes of others, which are none of the run's business.
-    ours = known["pid"] in job
-    known["run"] = label_text(subject.labels.get("run")) or (scope.get("run", "") if ours else "")
-    return {**scope, **known}
-
-
-def _container(text: str) -> tuple[str, str]:
-    """Container and pod of `pod:UID/3f9c0a1b2c3d`; of another container it has no pod."""
-    if not text.startswith("pod:"):
-        return text, ""
-    pod, _, container = text.removeprefix("pod:").partition("/")
-    return container, pod
-
-
-def _values(state: State, labels: Labels, points: dict[str, list[Point]]) -> None:
+def _values(state: SubjectState, labels: Labels, points: dict[str, list[Point]]) -> None:
     """The values of a subject as they are."""
     numbers, others = _NUMBERS[state.subject.table], _OTHERS[state.subject.table]
     for field, value in state.values.items():
@@ -185,7 +152,7 @@ def _several(metric: Metric, value: Value, labels: Labels) -> Iterator[Point]:
             yield Point(with_label(labels, "reason", word), 1)
 
 
-def _training(state: State, labels: Labels, points: dict[str, list[Point]]) -> None:
+def _training(state: SubjectState, labels: Labels, points: dict[str, list[Point]]) -> None:
     """What reports add up to, how long steps took, and what the program logs under names of its own."""
     for metric in _SUMS:
         if metric.field in state.totals:
@@ -197,6 +164,12 @@ def _training(state: State, labels: Labels, points: dict[str, list[Point]]) -> N
             Point(labels, state.totals["step_seconds"], "_sum"),
             Point(labels, counts[-1], "_count"),
         ]
+    points[catalog.NONFINITE.name] += [
+        Point(with_label(labels, "value", which), count) for which, count in state.nonfinite_counts.items()
+    ]
+    points[catalog.TRAINING_TIME.name] += _several(
+        catalog.TRAINING_TIME, state.values.get(catalog.TRAINING_TIME.field), labels
+    )
     others = [(f, v) for f, v in state.values.items() if f not in _DECLARED and isinstance(v, int | float)]
     for field, value in others[:MOST_NAMES]:
         points[catalog.TRAINING_VALUE.name].append(Point(with_label(labels, "name", field), value))
@@ -204,19 +177,20 @@ def _training(state: State, labels: Labels, points: dict[str, list[Point]]) -> N
 
 def info_labels(subject: Subject, own: Mapping[str, str]) -> Labels:
     """The labels of the series that says which GPU or instance this is."""
-    return make_labels(own, {name: label_text(subject.labels.get(name)) for name in ("name", "simulated")})
+    return make_labels(own, {name: label_text(subject.labels.get(name)) for name in _OF_INFO[subject.table]})
 
 
 def _of_pulsetrain(live: Live, scope: Mapping[str, str], now: float, points: dict[str, list[Point]]) -> None:
     """How the watching itself goes."""
     since = now - live.time
-    for data, tables in {"machine": ("host", "gpu"), "training": ("training",)}.items():
+    for data, tables in catalog.DATA_TABLES.items():
         seen = [state.seen for table in tables for state in live.table(table)]
         if seen:
             age = max(0.0, since + live.elapsed - max(seen))
             points[catalog.DATA_AGE.name].append(Point(make_labels(scope, {"data": data}), age))
     if any(live.table("host")):
         points[catalog.BUILD_INFO.name].append(Point(make_labels(scope, {"version": __version__}), 1))
+    points[catalog.ALERT.name] += [Point(make_labels(scope, series_labels(alert)), 1) for alert in live.alerts.values()]
     for (kind, severity), count in live.events.items():
         labels = make_labels(scope, {"kind": kind, "severity": severity})
         points[catalog.EVENTS.name].append(Point(labels, count))

@@ -4,8 +4,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from pulsetrain.snapshot import Label
-
 Labels = tuple[tuple[str, str], ...]
 Kind = Literal["gauge", "counter", "histogram", "info"]
 
@@ -43,10 +41,3 @@ def with_label(labels: Labels, name: str, value: str) -> Labels:
     """The same labels and one more, in its place."""
     place = bisect_left(labels, (name,))
     return (*labels[:place], (name, value), *labels[place:])
-
-
-def label_text(label: Label) -> str:
-    """A label's value; empty for what is not known."""
-    if label is None:
-        return ""
-    return str(label).lower() if isinstance(label, bool) else str(label)

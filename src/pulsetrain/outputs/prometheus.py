@@ -1,40 +1,42 @@
-"""The exporter: what Prometheus finds at /metrics.
+"""The exporter: /metrics for Prometheus, on a port of its own."""
 
-Snapshots are handed to the server's thread, which alone knows the state. A scrape never touches the hardware, nor a
-thread that does: it renders the state, once for each snapshot and format, and every other scrape gets the same bytes.
-"""
-
-import gzip
-import html
-import math
-import time
-from collections.abc import Collection, Mapping
+import sys
+from collections.abc import Collection
 from http import HTTPStatus
+from pathlib import Path
 
-from pulsetrain import __version__, catalog
-from pulsetrain.live import HOLD_SECONDS, Live
-from pulsetrain.outputs import exposition
-from pulsetrain.outputs.exposition import Format
-from pulsetrain.outputs.families import Facts, Family, facts_of, families, joined
-from pulsetrain.outputs.server import Request, Response, Server, plain
-from pulsetrain.outputs.web_config import WebConfig
+from pulsetrain.outputs import Origin, Output, OutputOptions
+from pulsetrain.outputs.metrics_pages import MetricsPages
 from pulsetrain.runs.folder import Run
+from pulsetrain.serving import web_config
+from pulsetrain.serving.server import HttpRequest, HttpResponse, HttpServer, plain
+from pulsetrain.serving.web_config import WebConfig
 from pulsetrain.snapshot import Snapshot
+from pulsetrain.supervise import Supervisor
 
-FRESH_SECONDS = 1.0
-"""A rendering is used no longer than this, for it tells how old the data are."""
-GZIP_LEVEL = 1
-PAGE = """<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>pulsetrain</title>
-<h1>pulsetrain {version}</h1>
-<p>{scope}</p>
-<p><a href="/metrics">/metrics</a> for Prometheus, <a href="/healthz">/healthz</a> for probes.</p>
-</html>
-"""
+SWITCH_SECONDS = 0.0005
+"""A thread that computes lets others run after so long: a scrape does not wait for a reading to be worked through."""
+
+
+def open_output(options: OutputOptions, interval_seconds: float) -> Output:
+    """Take the port."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    exporter = Exporter(
+        options.prometheus_address,
+        options.prometheus_port or 0,
+        names=options.names,
+        interval_seconds=interval_seconds,
+        protection=web_config.load(Path(options.web_config)) if options.web_config else None,
+    )
+    if not options.run_folders:
+        return exporter
+    from pulsetrain.outputs.agent import Agent
+
+    return Agent(exporter, options.run_folders)
 
 
 class Exporter:
-    """A consumer of snapshots that serves the present state over HTTP."""
+    """An output that serves the present state over HTTP. Snapshots are handed to the thread of the server."""
 
     def __init__(
         self,
@@ -42,119 +44,49 @@ class Exporter:
         port: int,
         *,
         names: Collection[str] = ("native",),
-        interval: float = 1.0,
-        web: WebConfig | None = None,
+        interval_seconds: float = 1.0,
+        protection: WebConfig | None = None,
     ) -> None:
-        """Listens at once, and raises when it cannot. `interval` is the time between snapshots."""
-        self._names = names
-        self._silent_seconds = HOLD_SECONDS + 3 * interval
-        self._scope: Mapping[str, str] = {}
-        self._machine = _Part({}, None)
-        self._runs: dict[str, _Part] = {}
-        self._rendered: dict[tuple[Format, bool], bytes] = {}
-        self._rendered_at = 0.0
-        self._interval = interval
-        self._asked: tuple[Format, bool] | None = None
-        self._asked_at = 0.0
-        self._expected_at = math.inf
-        web = web or WebConfig()
-        self._server = Server(address, port, self._answer, tls=web.tls, may_pass=web.may_pass)
-
-    def start(self, scope: Mapping[str, str], facts: Facts | None = None) -> None:
-        """Answer from now on. `scope` are the labels of every series: the host, and the run if this is one."""
-        self._scope = scope
-        self._machine = _Part(scope, facts)
-        self._server.start()
+        """Listens at once, and raises when it cannot. `interval_seconds` lie between two snapshots."""
+        self._pages = MetricsPages(names, interval_seconds)
+        self._server = HttpServer(address, port, self._answer, protection)
+        self._part = Supervisor().part("metrics-server")
 
     @property
     def url(self) -> str:
         return self._server.url
 
+    @property
+    def notice(self) -> str:
+        return f"metrics for Prometheus at {self.url}/metrics"
+
+    def start(self, origin: Origin) -> None:
+        """Answer from now on."""
+        self._part = origin.supervisor.part("metrics-server")
+        self._pages.begin(origin)
+        self._server.start()
+
     def __call__(self, snapshot: Snapshot) -> None:
         self._server.call(self._take, snapshot)
 
-    def follow(self, run: Run, snapshot: Snapshot) -> None:
-        """Take what was seen of a run that another process watches on this machine, until the last of it."""
-        self._server.call(self._take_of_run, run, snapshot)
+    def follow(self, run: Run, snapshot: Snapshot, host: str | None = None) -> None:
+        """Show a run that another process watches, on this machine or on this host, until the last of its snapshots."""
+        self._server.call(self._take_of_run, run, snapshot, host)
 
     def close(self) -> None:
         self._server.close()
 
+    # What the thread of the server does
+
     def _take(self, snapshot: Snapshot) -> None:
-        self._machine.take(snapshot)
-        self._rendered.clear()
-        # Prometheus asks at regular times: what it will ask for before the next snapshot comes is made ready.
-        if self._asked and self._expected_at < time.monotonic() + self._interval:
-            self._expected_at = math.inf
-            self._page(*self._asked)
+        with self._part.attempt("a reading"):
+            self._pages.take(snapshot)
 
-    def _take_of_run(self, run: Run, snapshot: Snapshot) -> None:
-        """It is shown with the next reading of the machine, so that one rendering serves them all."""
-        if snapshot.last:
-            self._runs.pop(run.id, None)
-        else:
-            if run.id not in self._runs:
-                self._runs[run.id] = _Part({**self._scope, "run": run.id}, facts_of(run))
-            self._runs[run.id].take(snapshot)
+    def _take_of_run(self, run: Run, snapshot: Snapshot, host: str | None) -> None:
+        with self._part.attempt(f"a reading of the run {run.id}"):
+            self._pages.take_of_run(run, snapshot, host)
 
-    def _answer(self, request: Request) -> Response:
-        if request.path == "/metrics":
-            return self._metrics(request)
-        if request.path == "/healthz":
-            alive = self._machine.age() < self._silent_seconds
-            return plain(HTTPStatus.OK if alive else HTTPStatus.SERVICE_UNAVAILABLE)
-        if request.path == "/":
-            scope = html.escape(", ".join(f"{name} {value}" for name, value in self._scope.items()))
-            page = PAGE.format(version=__version__, scope=scope)
-            return Response(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8")
-        return plain(HTTPStatus.NOT_FOUND)
-
-    def _metrics(self, request: Request) -> Response:
-        format = exposition.negotiate(request.headers.get("accept", ""))
-        zipped = exposition.accepts_gzip(request.headers.get("accept-encoding", ""))
-        now = time.monotonic()
-        self._asked, self._asked_at, self._expected_at = (format, zipped), now, 2 * now - self._asked_at
-        headers = {"Vary": "Accept, Accept-Encoding"} | ({"Content-Encoding": "gzip"} if zipped else {})
-        return Response(HTTPStatus.OK, self._page(format, zipped), exposition.CONTENT_TYPES[format], headers)
-
-    def _page(self, format: Format, zipped: bool) -> bytes:
-        """The answer to a scrape, from memory where nothing is new."""
-        now = time.monotonic()
-        if not self._rendered or now - self._rendered_at > FRESH_SECONDS:
-            self._rendered.clear()
-            self._rendered_at = now
-        found = self._rendered.get((format, zipped))
-        if found is None:
-            found = gzip.compress(self._page(format, False), GZIP_LEVEL) if zipped else self._render(format)
-            self._rendered[format, zipped] = found
-        return found
-
-    def _render(self, format: Format) -> bytes:
-        parts = (self._machine, *self._runs.values())
-        return exposition.render(joined(part.families(self._names, self._silent_seconds) for part in parts), format)
-
-
-class _Part:
-    """The state of the machine, or of one run on it."""
-
-    def __init__(self, scope: Mapping[str, str], facts: Facts | None) -> None:
-        self._scope = scope
-        self._facts = facts
-        self._live = Live()
-        self._taken = time.monotonic()
-
-    def take(self, snapshot: Snapshot) -> None:
-        self._live(snapshot)
-        self._taken = time.monotonic()
-
-    def age(self) -> float:
-        """Seconds since the last snapshot came."""
-        return time.monotonic() - self._taken
-
-    def families(self, names: Collection[str], silent_seconds: float) -> list[Family]:
-        """When no snapshot has come for so long, the last one is not the present: its age alone is told."""
-        age = self.age()
-        found = families(self._live, self._scope, names, facts=self._facts, now=self._live.time + age)
-        if age < silent_seconds:
-            return found
-        return [family for family in found if family.name == catalog.DATA_AGE.name]
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        with self._part.attempt("a request"):
+            return self._pages.answer(request)
+        return plain(HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -7,26 +7,23 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pulsetrain import catalog
-from pulsetrain.catalog import METRICS, STEP_COUNTS
+from pulsetrain.catalog import METRICS, NONFINITE, STEP_COUNTS, TABLES
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.outputs.families import LABELS
-from pulsetrain.runs.follow import key_of
-from pulsetrain.snapshot import Event, Label, Metric, Sample, Severity, Subject, Value
+from pulsetrain.rules.alert import FIRING, LABELS, RESOLVED
+from pulsetrain.snapshot import Event, Label, Metric, Sample, Subject, Value, severity_of
 
 KEPT_LABELS = 8192
 """Labels stay the same from scrape to scrape, and take longest to read."""
-NUMBERS = frozenset({"gpu_index", "pid", "rank", "gpu_instance", "compute_instance"})
 
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)(?: \S+)?")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 _METRICS = {metric.name: metric for metric in METRICS}
-_INFO = {catalog.GPU_INFO.name: "gpu", catalog.MIG_INFO.name: "mig"}
-_OF_A_RUN = ("training", "account")
+_INFO = {metric.name: table for table, metric in catalog.DEVICE_INFO.items()}
 _STEPS = STEP_COUNTS.name
 
 
-class Reading(NamedTuple):
+class ScrapeReading(NamedTuple):
     """One scrape."""
 
     age_seconds: float
@@ -35,7 +32,7 @@ class Reading(NamedTuple):
     events: tuple[Event, ...]
 
 
-class Reader:
+class ScrapeReader:
     """Reads the scrapes of one machine, one after the other.
 
     What counts up is told as what was added since the last one, as the samples of a training have it; what is no longer
@@ -47,15 +44,17 @@ class Reader:
         self._fields: dict[Subject, set[str]] = {}
         self._totals: dict[tuple[Subject, str, str], float] = {}
         self._events: Mapping[tuple[str, str], float] | None = None
+        self._alerts: Mapping[str, Event] = {}
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> ScrapeReading:
         """What the page at /metrics says."""
         page = _Page(text)
         if not page.of_pulsetrain:
-            raise PulsetrainError("what answers there is no pulsetrain.")
+            raise PulsetrainError("that server is not a pulsetrain exporter.")
         samples = [self._sample(subject, found) for subject, found in page.subjects.items()]
         self._fields = {subject: {*found.values} for subject, found in page.subjects.items()}
-        return Reading(page.age_seconds, tuple(samples), tuple(self._news(page.events)))
+        events = (*self._news(page.events), *self._alert_news(page.alerts))
+        return ScrapeReading(page.age_seconds, tuple(samples), events)
 
     def _sample(self, subject: Subject, found: "_Found") -> Sample:
         labels = found.labels
@@ -67,22 +66,30 @@ class Reader:
     def _added(self, subject: Subject, found: "_Found") -> dict[str, Value]:
         """What the totals have risen by; nothing at the first scrape, nor when they began anew."""
         values: dict[str, Value] = {}
-        counts: dict[str, float] = {}
-        for (field, bound), total in found.totals.items():
-            before = self._totals.get((subject, field, bound), total)
-            self._totals[subject, field, bound] = total
-            if total > before and bound:
-                counts[bound] = total - before
+        counts: dict[str, dict[str, float]] = defaultdict(dict)
+        for (field, key), total in found.totals.items():
+            before = self._totals.get((subject, field, key), total)
+            self._totals[subject, field, key] = total
+            if total > before and key:
+                counts[field][key] = total - before
             elif total > before:
                 values[field] = total - before
-        return values | ({STEP_COUNTS.field: counts} if counts else {})
+        return values | counts
 
     def _news(self, events: Mapping[tuple[str, str], float]) -> Iterator[Event]:
         """An event for each kind that has come since the last scrape; its words stay on that machine."""
         before, self._events = events if self._events is None else self._events, events
         for (kind, severity), count in events.items():
-            if count > before.get((kind, severity), 0.0):
-                yield Event(kind, kind.replace("_", " "), _severity(severity))
+            if count > before.get((kind, severity), 0.0) and kind not in (FIRING, RESOLVED):
+                yield Event(kind, kind.replace("_", " "), severity_of(severity))
+
+    def _alert_news(self, alerts: Mapping[str, Event]) -> Iterator[Event]:
+        """The alerts that fire there since the last scrape, and those that no longer do."""
+        before, self._alerts = self._alerts, alerts
+        yield from (alert for key, alert in alerts.items() if key not in before)
+        for key, alert in before.items():
+            if key not in alerts:
+                yield alert._replace(kind=RESOLVED, message=f"Resolved: {alert.message}", severity="info")
 
 
 class _Found:
@@ -92,7 +99,7 @@ class _Found:
         self.labels: dict[str, Label] = {}
         self.values: dict[str, Value] = {}
         self.totals: dict[tuple[str, str], float] = {}
-        """What adds up, by its field; steps by the bound of their length as well."""
+        """What adds up, by its field; steps by the bound of their length as well, and NaN by which value it was."""
 
 
 class _Page:
@@ -101,6 +108,8 @@ class _Page:
     def __init__(self, text: str) -> None:
         self.subjects: dict[Subject, _Found] = defaultdict(_Found)
         self.events: dict[tuple[str, str], float] = {}
+        self.alerts: dict[str, Event] = {}
+        """Those that fire, by their labels."""
         self.age_seconds = 0.0
         self.of_pulsetrain = False
         points = list(_points(text))
@@ -114,10 +123,12 @@ class _Page:
     def _add(self, name: str, labels: Mapping[str, str], value: float) -> None:
         metric = _METRICS.get(name)
         if metric is not None:
-            if metric.table not in _OF_A_RUN or self._is_shown(labels):
+            if not TABLES[metric.table].held or self._is_shown(labels):
                 self._add_value(metric, labels, value)
         elif name.startswith(_STEPS):
             self._add_steps(name.removeprefix(_STEPS), labels, value)
+        elif name == NONFINITE.name and self._is_shown(labels):
+            self._found("training", labels).totals[NONFINITE.field, labels.get("value", "")] = value
         elif name in _INFO:
             known = self._found(_INFO[name], labels).labels
             known |= {"name": labels.get("name", "")} | (
@@ -127,23 +138,33 @@ class _Page:
             self._found("training", labels).values[labels.get("name", "")] = value
         elif name == catalog.EVENTS.name:
             self.events[labels.get("kind", ""), labels.get("severity", "")] = value
+        elif name == catalog.ALERT.name:
+            self._add_alert(labels)
         elif name == catalog.DATA_AGE.name:
             self.of_pulsetrain = True
             if labels.get("data") == "machine":
                 self.age_seconds = value
+
+    def _add_alert(self, labels: Mapping[str, str]) -> None:
+        """What it is about is known; its words stay on that machine."""
+        rule = labels.get("alertname", "")
+        about = [f"{name} {labels[name]}" for name in ("run", *LABELS) if labels.get(name) and name != "uuid"]
+        key = f"{rule}/{labels.get('severity')}/{about}"
+        details: dict[str, Label | float] = {"rule": rule, "alert": key}
+        message = f"{rule}: {', '.join(about)}" if about else rule
+        self.alerts[key] = Event(FIRING, message, severity_of(labels.get("severity")), details)
 
     def _is_shown(self, labels: Mapping[str, str]) -> bool:
         return self._run is None or labels.get("run") == self._run
 
     def _found(self, table: str, labels: Mapping[str, str]) -> _Found:
         own: dict[str, Label] = {}
-        for label, name in LABELS[table].items():
-            if name in labels:
-                own[label] = int(labels[name]) if label in NUMBERS and labels[name].isdecimal() else labels[name]
+        for label in TABLES[table].labels:
+            if text := labels.get(label.exported):
+                own[label.name] = int(text) if label.is_number and text.isdecimal() else text
         if table == "process":
             own |= _container(labels) | ({"run": labels["run"]} if "run" in labels else {})
-        key = f"rank {own.get('rank', 0)}" if table == "training" else key_of(table, own)
-        found = self.subjects[Subject(table, key)]
+        found = self.subjects[catalog.subject(table, own)]
         found.labels |= own
         return found
 
@@ -173,7 +194,7 @@ class _Page:
 
 def _part(totals: dict[tuple[str, str], float]) -> None:
     """Make of the steps up to each bound those between it and the one below."""
-    bounds = sorted((key for key in totals if key[1]), key=lambda key: float(key[1]))
+    bounds = sorted((key for key in totals if key[0] == STEP_COUNTS.field), key=lambda key: float(key[1]))
     below = 0.0
     for key in bounds:
         totals[key], below = totals[key] - below, totals[key]
@@ -205,7 +226,3 @@ def _container(labels: Mapping[str, str]) -> dict[str, Label]:
     container, pod = labels.get("container", ""), labels.get("pod", "")
     text = f"pod:{pod}/{container}" if pod else container
     return {"container": text} if text else {}
-
-
-def _severity(text: str) -> Severity:
-    return "error" if text == "error" else "warning" if text == "warning" else "info"

@@ -8,16 +8,15 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from pulsetrain.outputs.backfill.send import Group, Sent
+from pulsetrain.outputs.backfill.send import SentTally, SeriesGroup
 from pulsetrain.outputs.push import remote_write
 from pulsetrain.outputs.push.http import Client, PushError
-from pulsetrain.outputs.push.pusher import with_path
-from pulsetrain.outputs.push.target import Target
+from pulsetrain.outputs.push.target import PushTarget, with_path
 
 PATIENCE_SECONDS = 15.0
 """Fresh samples may take a moment to be seen: so long without a new one, and the rest is missing."""
 FLUSHED_PATIENCE_SECONDS = 2.0
-"""The same for a server that has done as it was told, and made all that it has to be seen."""
+"""The same for a server that was asked to show all that it has, and did."""
 LOOK_SECONDS = 0.5
 QUERY = "/api/v1/query"
 _QUERY_PATHS = {
@@ -29,7 +28,7 @@ _QUERY_PATHS = {
 _IGNORED = re.compile(r'^vm_rows_ignored_total\{.*reason="([^"]+)".*\} (\S+)$', re.MULTILINE)
 
 
-class Found(NamedTuple):
+class ArrivalCheck(NamedTuple):
     """What a server has of what was sent."""
 
     samples: int
@@ -52,12 +51,12 @@ class _Answer(msgspec.Struct):
     data: _Data
 
 
-def find(sent: Sent, target: Target, client: Client) -> Found:
+def find(sent: SentTally, target: PushTarget, client: Client) -> ArrivalCheck:
     """Count the samples of each name, host and run, until all are there or no more come."""
     url = query_url(target)
     if url is None:
-        return Found(0, f"where {target.host} can be asked is not known")
-    found: Counter[Group] = Counter()
+        return ArrivalCheck(0, f"where {target.host} can be asked is not known")
+    found: Counter[SeriesGroup] = Counter()
     waiting = set(sent.groups)
     patience = FLUSHED_PATIENCE_SECONDS if _flush(target, client) else PATIENCE_SECONDS
     deadline = time.monotonic() + patience
@@ -74,13 +73,13 @@ def find(sent: Sent, target: Target, client: Client) -> Found:
             if waiting:
                 time.sleep(LOOK_SECONDS)
     except PushError as error:
-        return Found(0, error.message.rstrip("."))
+        return ArrivalCheck(0, error.message.rstrip("."))
     except msgspec.MsgspecError:
-        return Found(0, f"{target.host} answers a query with something else")
-    return Found(found.total())
+        return ArrivalCheck(0, f"{target.host} answers a query with something else")
+    return ArrivalCheck(found.total())
 
 
-def query_url(target: Target) -> str | None:
+def query_url(target: PushTarget) -> str | None:
     """Where samples can be asked for; None when that cannot be told from where they are sent."""
     if target.kind == "victoriametrics":
         return target.url + QUERY
@@ -91,7 +90,7 @@ def query_url(target: Target) -> str | None:
     return None
 
 
-def ignored(target: Target, client: Client) -> Counter[str]:
+def ignored(target: PushTarget, client: Client) -> Counter[str]:
     """How many rows a VictoriaMetrics has thrown away so far, by its reasons; nothing when it does not say."""
     if target.kind != "victoriametrics":
         return Counter()
@@ -103,7 +102,7 @@ def ignored(target: Target, client: Client) -> Counter[str]:
     return Counter({reason: int(float(rows)) for reason, rows in _IGNORED.findall(text)})
 
 
-def _flush(target: Target, client: Client) -> bool:
+def _flush(target: PushTarget, client: Client) -> bool:
     """Ask a VictoriaMetrics to show at once what it has taken: new series else take it ten seconds."""
     if target.kind != "victoriametrics":
         return False
@@ -114,7 +113,7 @@ def _flush(target: Target, client: Client) -> bool:
     return True
 
 
-def _count(client: Client, url: str, group: Group, sent: Sent) -> int:
+def _count(client: Client, url: str, group: SeriesGroup, sent: SentTally) -> int:
     labels = {"__name__": group.name, "host": "", "run": ""} | dict(group.labels)
     selector = ",".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in labels.items())
     window = sent.last - sent.first + 1000

@@ -4,32 +4,40 @@ A value stands at the time of its own line. What the training reported since the
 does live: the last of everything, amounts added up. A stretch of time is in memory at once, however long the run is.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from pulsetrain import catalog
-from pulsetrain.catalog import METRICS
-from pulsetrain.live import HELD_TABLES, HOLD_SECONDS
+from pulsetrain.catalog import METRICS, SAMPLE_TABLES, TABLES
+from pulsetrain.catalog.labels import subject_labels
+from pulsetrain.live import HOLD_SECONDS, WATCHED_VALUES
 from pulsetrain.outputs import families
-from pulsetrain.outputs.backfill import lines
-from pulsetrain.outputs.backfill.lines import Known, Lines, Ticks, Window
-from pulsetrain.outputs.backfill.standing import NOTHING, Column, Standing
-from pulsetrain.outputs.backfill.training import Training
-from pulsetrain.outputs.families import Facts
+from pulsetrain.outputs.backfill import subject_lines
+from pulsetrain.outputs.backfill.report_series import ReportSeries
+from pulsetrain.outputs.backfill.staleness import NOTHING, SeriesColumn, Staleness
+from pulsetrain.outputs.backfill.subject_lines import SubjectLines, TickTimes, ValidPoints
+from pulsetrain.outputs.families import RunInfo
 from pulsetrain.outputs.points import Labels, make_labels
 from pulsetrain.runs.database import Array, Database
-from pulsetrain.runs.lines import identifier, quoted
+from pulsetrain.runs.extent import Window, event_elapsed, find_extent
+from pulsetrain.runs.line_columns import identifier, quoted
+from pulsetrain.runs.reports import DECLARED, NOT_FINITE, OTHER_VALUES
 from pulsetrain.runs.tables import LINE_TABLES, columns
-from pulsetrain.snapshot import Metric, Subject
+from pulsetrain.snapshot import Metric, Subject, severity_of
 
-_MORE_LABELS = {"gpu": ("name", "simulated"), "mig": ("name",), "process": ("container",)}
-_LABELS = {table: (*names, *_MORE_LABELS.get(table, ())) for table, names in families.LABELS.items()}
+WINDOW_LINES = 40_000
+"""About so many lines are in memory at once, however long the run is."""
+
+_LABELS = {
+    table.name: [label.name for label in table.labels if label.exported or label.of_info] for table in SAMPLE_TABLES
+}
 """What tells the subjects of a table apart, as far as their series do."""
 
 
-class Recorded:
+class HostSeries:
     """One host of a run. The stretches in `windows` are to be read once, in their order."""
 
     def __init__(
@@ -37,7 +45,7 @@ class Recorded:
         database: Database,
         host: str,
         scope: Mapping[str, str],
-        facts: Facts | None = None,
+        run_info: RunInfo | None = None,
         version: str = "",
         tables: Collection[str] = LINE_TABLES,
     ) -> None:
@@ -45,26 +53,26 @@ class Recorded:
         self._database = database
         self._host = host
         self._scope = scope
-        self._facts = facts
+        self._run_info = run_info
         self._version = version
         self._tables = tables
-        self._extent = lines.extent(database, host)
-        self.windows = self._extent.windows() if self._extent else []
-        self._standing = Standing()
+        self._extent = find_extent(database, host)
+        self.windows = self._extent.windows(WINDOW_LINES) if self._extent else []
+        self._staleness = Staleness()
         self._words: dict[str, set[str]] = {}
         self._job = {str(pid) for (pid,) in self._ask("SELECT DISTINCT pid FROM process WHERE gpu_index IS NULL AND")}
-        self._training = Training(*self._training_fields())
+        self._training = ReportSeries(*self._training_fields())
         self._events = self._read_events()
         self._read = NOTHING
         """Elapsed time of readings of the machine in this stretch, and of the last one before them."""
 
-    def columns(self, window: Window) -> Iterator[Column]:
+    def columns(self, window: Window) -> Iterator[SeriesColumn]:
         """All series that have a sample in this stretch."""
         assert self._extent is not None
-        ticks = lines.ticks(self._database, self._host, window, self._extent)
+        ticks = subject_lines.ticks(self._database, self._host, window, self._extent)
         if not len(ticks.elapsed):
             return
-        self._standing.begin(ticks)
+        self._staleness.begin(ticks)
         for table in filter(self._tables.__contains__, LINE_TABLES):
             if table == "training":
                 yield from self._of_training(ticks)
@@ -72,61 +80,67 @@ class Recorded:
                 yield from self._of_pulsetrain(ticks)
             else:
                 yield from self._of_table(table, window)
-        yield from self._standing.lapsed()
+        yield from self._staleness.lapsed()
 
-    def end(self) -> Iterator[Column]:
+    def end(self) -> Iterator[SeriesColumn]:
         """The stale markers of all series that stood to the end."""
-        return self._standing.end()
+        return self._staleness.end()
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         return self._database.execute(f"{sql} host = $1", [self._host]).fetchall()
 
-    def _of_table(self, table: str, window: Window) -> Iterator[Column]:
-        metrics = [metric for metric in METRICS if metric.table == table]
+    def _of_table(self, table: str, window: Window) -> Iterator[SeriesColumn]:
+        metrics = catalog.metrics_of(table)
         plain = [metric for metric in metrics if metric.by is None and metric.kind in ("gauge", "counter")]
         words = [metric for metric in metrics if metric.kind == "words"]
         fields = {metric.field: identifier(metric.field) for metric in plain}
         for metric in words:
             fields |= self._word_fields(metric, window)
-        for subject in lines.read(self._database, self._host, window, table, _LABELS[table], fields):
+        for subject in subject_lines.read(self._database, self._host, window, table, _LABELS[table], fields):
             yield from self._of_subject(table, subject, plain, words)
         for metric in metrics:
             if metric.by:
                 yield from self._of_each(metric, window)
 
-    def _of_subject(self, table: str, read: Lines, plain: list[Metric], words: list[Metric]) -> Iterator[Column]:
+    def _of_subject(
+        self, table: str, read: SubjectLines, plain: list[Metric], words: list[Metric]
+    ) -> Iterator[SeriesColumn]:
         about = Subject(table, "", read.labels)
-        own = families.subject_labels(about, self._scope, self._job)
+        own = subject_labels(about, self._scope, self._job)
         labels = make_labels(own)
-        held = table in HELD_TABLES
+        held = TABLES[table].held
         lost = _lost(read) if table == "gpu" else NOTHING
         for metric in plain:
             cuts = NOTHING if metric.field == "up" else lost
-            yield from self._standing.column(metric.name, labels, read.known(metric.field), cuts, held=held)
+            yield from self._staleness.column(metric.name, labels, read.known(metric.field), cuts, held=held)
         for metric in words:
             for word in self._words.get(metric.field, ()):
                 known = read.known(_word_field(metric, word))
                 on = known.values == 1
                 cuts = np.union1d(lost, known.elapsed[~on])
-                yield from self._standing.column(
-                    metric.name, make_labels(own, {"reason": word}), Known(*(array[on] for array in known)), cuts
+                yield from self._staleness.column(
+                    metric.name, make_labels(own, {"reason": word}), ValidPoints(*(array[on] for array in known)), cuts
                 )
-        if table in ("gpu", "mig"):
-            metric = catalog.GPU_INFO if table == "gpu" else catalog.MIG_INFO
+        if info := catalog.DEVICE_INFO.get(table):
             there = ~np.isin(read.elapsed, lost)
-            known = Known(read.elapsed[there], read.times[there], np.ones(there.sum()))
-            yield from self._standing.column(metric.name, families.info_labels(about, own), known, lost)
+            known = ValidPoints(read.elapsed[there], read.times[there], np.ones(there.sum()))
+            yield from self._staleness.column(info.name, families.info_labels(about, own), known, lost)
 
-    def _of_each(self, metric: Metric, window: Window) -> Iterator[Column]:
+    def _of_each(self, metric: Metric, window: Window) -> Iterator[SeriesColumn]:
         """A series for each core, device or source."""
+        own = _LABELS[metric.table]
         source = f"""(
-            SELECT timestamp, elapsed_seconds, host, entry.key AS key, entry.value AS value
+            SELECT timestamp, elapsed_seconds, host, {"".join(f"{label}, " for label in own)}
+                entry.key AS key, entry.value AS value
             FROM (SELECT *, unnest(map_entries({identifier(metric.field)})) AS entry FROM {metric.table}))"""
         assert metric.by is not None
-        for subject in lines.read(self._database, self._host, window, source, ["key"], {"value": "value"}):
-            labels = make_labels(self._scope, {metric.by: subject.labels["key"]})
-            yield from self._standing.column(
-                metric.name, labels, subject.known("value"), held=metric.table in HELD_TABLES
+        names = [*own, "key"]
+        for subject in subject_lines.read(self._database, self._host, window, source, names, {"value": "value"}):
+            key = subject.labels.pop("key")
+            about = Subject(metric.table, "", subject.labels)
+            labels = make_labels(subject_labels(about, self._scope, self._job), {metric.by: key})
+            yield from self._staleness.column(
+                metric.name, labels, subject.known("value"), held=TABLES[metric.table].held
             )
 
     def _word_fields(self, metric: Metric, window: Window) -> dict[str, str]:
@@ -141,16 +155,18 @@ class Recorded:
         known |= {word for (word,) in found}
         return {_word_field(metric, word): f"list_contains({field}, {quoted(word)})::INTEGER" for word in known}
 
-    def _training_fields(self) -> tuple[dict[str, str], dict[str, str]]:
-        """SQL of the declared fields of reports, and of those that the program named itself.
+    def _training_fields(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """SQL of the declared fields of reports, of those that the program named itself, and of what was not finite.
 
-        A value that is no finite number stands as a word in `nonfinite`.
+        A value that is not a finite number is a word in `nonfinite`.
         """
-        declared = [metric.field for metric in METRICS if metric.table == "training" and metric.kind != "text"]
+        declared = [metric.field for metric in catalog.metrics_of("training") if metric.kind != "text"]
         others = {column.name for column in columns("training")}
         types = self._database.columns("training")
         named = [name for name, type in types.items() if type in ("DOUBLE", "BOOLEAN") and name not in others]
         odd = {name for (name,) in self._ask("SELECT DISTINCT unnest(map_keys(nonfinite)) FROM training WHERE")}
+        counted = (*sorted(WATCHED_VALUES | odd & DECLARED), OTHER_VALUES)
+        nonfinite = {value: _nonfinite(value, odd) for value in counted}
         odd -= {metric.field for metric in METRICS if metric.kind == "amount"}
 
         def expression(field: str) -> str:
@@ -160,57 +176,56 @@ class Recorded:
         return (
             {field: expression(field) for field in declared},
             {field: expression(field) for field in named[: families.MOST_NAMES]},
+            nonfinite,
         )
 
-    def _of_training(self, ticks: Ticks) -> Iterator[Column]:
+    def _of_training(self, ticks: TickTimes) -> Iterator[SeriesColumn]:
         training = self._training
         after = np.nextafter(training.read_to, np.inf)
         window = Window(after, float(np.nextafter(ticks.elapsed[-1], np.inf)))
         training.read_to = float(ticks.elapsed[-1])
         training.reported = training.reported[-1:]
         source = "(SELECT * REPLACE (coalesce(rank, 0) AS rank) FROM training)"
-        fields = training.declared | training.named
-        for reports in lines.read(self._database, self._host, window, source, ["rank"], fields):
-            own = families.subject_labels(Subject("training", "", reports.labels), self._scope, ())
+        for reports in subject_lines.read(self._database, self._host, window, source, ["rank"], training.fields):
+            own = subject_labels(Subject("training", "", reports.labels), self._scope, ())
             for name, labels, known in training.series(reports, ticks, own):
-                yield from self._standing.column(name, labels, known, held=True)
+                yield from self._staleness.column(name, labels, known, held=True)
 
     def _read_events(self) -> dict[tuple[str, str], Array]:
         """When each kind of event came, with each severity."""
         origin = self._extent.origin if self._extent else 0.0
-        found = self._database.rows(
-            "SELECT coalesce(kind, '') AS kind, list(elapsed ORDER BY elapsed) AS elapsed, "
-            "CASE WHEN severity IN ('info', 'warning', 'error') THEN severity ELSE 'info' END AS severity "
-            f"FROM (SELECT kind, severity, {lines.event_elapsed('$2')} AS elapsed FROM events WHERE host = $1) "
-            "GROUP BY 1, 3",
-            (self._host, origin),
-        )
-        return {(row["kind"], row["severity"]): np.array(row["elapsed"]) for row in found}
+        rows = self._database.execute(
+            f"SELECT kind, severity, {event_elapsed('$2')} FROM events WHERE host = $1 ORDER BY 3", (self._host, origin)
+        ).fetchall()
+        found: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for kind, severity, elapsed in rows:
+            found[kind or "", severity_of(severity)].append(elapsed)
+        return {key: np.array(elapsed) for key, elapsed in found.items()}
 
-    def _of_pulsetrain(self, ticks: Ticks) -> Iterator[Column]:
+    def _of_pulsetrain(self, ticks: TickTimes) -> Iterator[SeriesColumn]:
         """What stands at every tick: the run's facts, how old the data are, events so far."""
         constant: list[tuple[str, Labels, float]] = []
         if self._version:
             constant.append((catalog.BUILD_INFO.name, make_labels(self._scope, {"version": self._version}), 1.0))
-        if self._facts:
-            constant.append((catalog.RUN_INFO.name, make_labels(self._facts.labels, self._scope), 1.0))
-            constant.append((catalog.RUN_START.name, make_labels(self._scope), self._facts.start))
+        if self._run_info:
+            constant.append((catalog.RUN_INFO.name, make_labels(self._run_info.labels, self._scope), 1.0))
+            constant.append((catalog.RUN_START.name, make_labels(self._scope), self._run_info.start))
         for name, labels, value in constant:
-            known = Known(ticks.elapsed, ticks.times, np.full(len(ticks.elapsed), value))
-            yield from self._standing.column(name, labels, known, held=True)
+            known = ValidPoints(ticks.elapsed, ticks.times, np.full(len(ticks.elapsed), value))
+            yield from self._staleness.column(name, labels, known, held=True)
         self._read = np.append(self._read[-1:], ticks.elapsed[ticks.machine])
         for data, seen, most in (("machine", self._read, HOLD_SECONDS), ("training", self._training.reported, np.inf)):
             labels = make_labels(self._scope, {"data": data})
-            yield from self._standing.column(catalog.DATA_AGE.name, labels, _ages(ticks, seen, most), held=True)
+            yield from self._staleness.column(catalog.DATA_AGE.name, labels, _ages(ticks, seen, most), held=True)
         for (kind, severity), elapsed in self._events.items():
             counts = np.searchsorted(elapsed, ticks.elapsed, "right").astype(np.float64)
             begun = counts > 0
-            known = Known(ticks.elapsed[begun], ticks.times[begun], counts[begun])
+            known = ValidPoints(ticks.elapsed[begun], ticks.times[begun], counts[begun])
             labels = make_labels(self._scope, {"kind": kind, "severity": severity})
-            yield from self._standing.column(catalog.EVENTS.name, labels, known, held=True)
+            yield from self._staleness.column(catalog.EVENTS.name, labels, known, held=True)
 
 
-def _lost(read: Lines) -> Array:
+def _lost(read: SubjectLines) -> Array:
     """When a GPU did not answer."""
     up = read.known("up")
     return np.asarray(up.elapsed[up.values == 0])
@@ -220,8 +235,17 @@ def _word_field(metric: Metric, word: str) -> str:
     return f"{metric.field}:{word}"
 
 
-def _ages(ticks: Ticks, seen: Array, most: float) -> Known:
+def _nonfinite(value: str, odd: Collection[str]) -> str:
+    """1 where this value of a report was NaN or infinite, 0 where it could have been, else nothing."""
+    those = [value] if value != OTHER_VALUES else [name for name in odd if name not in DECLARED]
+    words = ", ".join(map(quoted, NOT_FINITE))
+    was = " OR ".join(f"nonfinite[{quoted(name)}] IN ({words})" for name in those) or "false"
+    none = f"WHEN {identifier(value)} IS NOT NULL THEN 0.0 " if value in WATCHED_VALUES else ""
+    return f"CASE WHEN {was} THEN 1.0 {none}END::DOUBLE"
+
+
+def _ages(ticks: TickTimes, seen: Array, most: float) -> ValidPoints:
     """How long ago the last of these moments was, at each tick; nothing where it is longer ago than `most`."""
     ages = ticks.elapsed - np.append(seen, -np.inf)[np.searchsorted(seen, ticks.elapsed, "right") - 1]
-    told = ages <= min(most, np.finfo(float).max)
-    return Known(ticks.elapsed[told], ticks.times[told], ages[told])
+    known = ages <= min(most, np.finfo(float).max)
+    return ValidPoints(ticks.elapsed[known], ticks.times[known], ages[known])

@@ -7,11 +7,15 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from pulsetrain import __version__
-from pulsetrain.errors import PulsetrainError, UsageError
-from pulsetrain.outputs.push.target import Target
+from pulsetrain.answers import EndlessAnswer, read_bounded
+from pulsetrain.errors import PulsetrainError, UsageError, in_words
+from pulsetrain.outputs.push.target import PushTarget
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 10.0
+WHOLE_SECONDS = 20.0
+"""For one answer: one that trickles in is given up as well."""
+MOST_BYTES = 8_000_000
 MOST_WORDS = 300
 """Of what a server says, so much is shown."""
 LONGEST_WAIT_SECONDS = 300.0
@@ -40,7 +44,7 @@ class Refused(PushError):
 class Client:
     """Connections to one server."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: PushTarget) -> None:
         self.host = target.host
         self._authorization = target.authorization
         self.clock_ahead = 0.0
@@ -60,22 +64,26 @@ class Client:
 
     def request(self, method: str, url: str, body: bytes = b"", headers: Mapping[str, str] = _NONE) -> bytes:
         """The answer. Raises what kind of failure it was."""
+        deadline = time.monotonic() + WHOLE_SECONDS
         try:
             login = self._authorization()
             headers = {**headers, **({"Authorization": login} if login else {})}
-            answer = self._http.request(method, url, content=body, headers=headers)
+            with self._http.stream(method, url, content=body, headers=headers) as answer:
+                content = read_bounded(answer.iter_bytes(), MOST_BYTES, deadline)
+        except EndlessAnswer:
+            raise PushError(f"{self.host} sends an endless response.") from None
         except UsageError as error:  # a file with a secret is gone
             raise Rejected(error.message) from None
         except httpx.TimeoutException:
-            raise PushError(f"{self.host} does not answer in time.") from None
+            raise PushError(f"{self.host} does not respond in time.") from None
         except httpx.TransportError as error:
-            raise PushError(f"{self.host} cannot be reached: {error}.") from None
+            raise PushError(f"{self.host} cannot be reached: {in_words(error)}.") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Rejected(f"{self.host} cannot be asked: {error}.") from None
+            raise Rejected(f"{self.host} cannot be queried: {in_words(error)}.") from None
         self._note_clock(answer.headers.get("Date", ""))
         if not answer.is_success:
-            raise _failure(answer, self.host)
-        return answer.content
+            raise _failure(answer, content, self.host)
+        return content
 
     def close(self) -> None:
         self._http.close()
@@ -86,9 +94,9 @@ class Client:
             self.clock_ahead = told - time.time()
 
 
-def _failure(answer: httpx.Response, host: str) -> PushError:
+def _failure(answer: httpx.Response, content: bytes, host: str) -> PushError:
     status = answer.status_code
-    words = " ".join(answer.text.split())[:MOST_WORDS].rstrip(".")
+    words = " ".join(content.decode(errors="replace").split())[:MOST_WORDS].rstrip(".")
     said = f"{host} answered {status} {answer.reason_phrase}".rstrip() + (f": {words}." if words else ".")
     if status in (401, 403):
         return Rejected(said, hint="Check username, password or token: docs/push.md says where they are looked for.")

@@ -15,7 +15,10 @@ import msgspec
 from pulsetrain import __version__
 from pulsetrain.outputs.points import Labels
 from pulsetrain.outputs.push.http import Client
-from pulsetrain.outputs.push.series import Halves, Series, halves
+from pulsetrain.outputs.push.outlet import PushLink
+from pulsetrain.outputs.push.sender import Sender
+from pulsetrain.outputs.push.series import Halves, PushSeries, halves
+from pulsetrain.outputs.push.target import with_path
 
 log = logging.getLogger(__name__)
 
@@ -29,20 +32,24 @@ _PARTS = ("_bucket", "_sum", "_count")
 _Point = dict[str, Any]
 
 
-class Otlp:
+def open_outlet(link: PushLink) -> Sender:
+    return Sender(link, OtlpChannel(link.client, with_path(link.target.url, PATH)))
+
+
+class OtlpChannel:
     """A server that takes OTLP metrics at `url`."""
 
     def __init__(self, client: Client, url: str) -> None:
         self._client = client
         self._url = url
 
-    def send(self, series: Sequence[Series]) -> None:
+    def send(self, series: Sequence[PushSeries]) -> None:
         body = gzip.compress(msgspec.json.encode(document(series)), 1)
         answer = self._client.post(self._url, body, HEADERS)
         if words := _refused_in_part(answer):
             log.warning("%s took only a part: %s", self._client.host, words)
 
-    def halves(self, series: Sequence[Series]) -> Halves | None:
+    def halves(self, series: Sequence[PushSeries]) -> Halves | None:
         """A histogram is one point here: its series stay together."""
         parts = [one for one in series if one.kind == "histogram"]
         others = [one for one in series if one.kind != "histogram"]
@@ -51,7 +58,7 @@ class Otlp:
         return halves(others) if others else None
 
 
-def document(series: Iterable[Series]) -> dict[str, Any]:
+def document(series: Iterable[PushSeries]) -> dict[str, Any]:
     """An ExportMetricsServiceRequest."""
     service = {"attributes": _attributes((("service.name", "pulsetrain"), ("service.version", __version__)))}
     metrics = list(_metrics(series))
@@ -59,9 +66,9 @@ def document(series: Iterable[Series]) -> dict[str, Any]:
     return {"resourceMetrics": [{"resource": service, "scopeMetrics": [scope]}] if metrics else []}
 
 
-def _metrics(series: Iterable[Series]) -> Iterator[dict[str, Any]]:
+def _metrics(series: Iterable[PushSeries]) -> Iterator[dict[str, Any]]:
     points: dict[tuple[str, str], list[_Point]] = defaultdict(list)
-    parts: dict[str, list[Series]] = defaultdict(list)
+    parts: dict[str, list[PushSeries]] = defaultdict(list)
     for one in series:
         if one.kind == "histogram":
             parts[_family(one.name)].append(one)
@@ -80,14 +87,14 @@ def _metrics(series: Iterable[Series]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _points(one: Series) -> Iterator[_Point]:
+def _points(one: PushSeries) -> Iterator[_Point]:
     attributes = _attributes(one.labels)
     for time, value in zip(one.times, one.values, strict=True):
         point = {"attributes": attributes, "timeUnixNano": _nanoseconds(time)}
         yield {**point, "flags": NO_VALUE} if value is None else {**point, "asDouble": float(value)}
 
 
-def _histogram(parts: Iterable[Series]) -> list[_Point]:
+def _histogram(parts: Iterable[PushSeries]) -> list[_Point]:
     """The points of a histogram, put together from its series."""
     found: dict[tuple[Labels, int], dict[str, float | None]] = defaultdict(dict)
     for one in parts:
@@ -101,9 +108,10 @@ def _histogram(parts: Iterable[Series]) -> list[_Point]:
 def _histogram_point(labels: Labels, time: int, values: dict[str, float | None]) -> _Point:
     point: _Point = {"attributes": _attributes(labels), "timeUnixNano": _nanoseconds(time)}
     total, count = values.pop("_sum", None), values.pop("_count", None)
-    if total is None or count is None:
-        return {**point, "flags": NO_VALUE}
     bounds = sorted(values, key=float)
+    if total is None or count is None:  # with its bounds, or a server would end the sum and the count alone
+        limits = [float(bound) for bound in bounds if bound != "+Inf"]
+        return {**point, "flags": NO_VALUE, "bucketCounts": ["0"] * (len(limits) + 1), "explicitBounds": limits}
     below = [0.0, *(values[bound] or 0.0 for bound in bounds)]
     each = [round(upper - lower) for lower, upper in pairwise(below)]
     return {

@@ -11,23 +11,27 @@ from urllib.parse import quote
 
 from pulsetrain.outputs.exposition import CONTENT_TYPES, render
 from pulsetrain.outputs.points import Family
-from pulsetrain.outputs.push.http import Client, PushError
-from pulsetrain.outputs.push.patience import Patience
-from pulsetrain.outputs.push.target import Target
+from pulsetrain.outputs.push.backoff import Backoff
+from pulsetrain.outputs.push.http import PushError
+from pulsetrain.outputs.push.outlet import PushLink
 
 log = logging.getLogger(__name__)
 
 PROMISE = "It gets the state of the moment when it works."
 
 
+def open_outlet(link: PushLink) -> "Pushgateway":
+    return Pushgateway(link)
+
+
 class Pushgateway:
     """An outlet for the group of one run and host. It is deleted at the end, unless it is to be kept."""
 
-    def __init__(self, target: Target, client: Client, scope: Mapping[str, str]) -> None:
-        self._target = target
-        self._client = client
-        self._url = target.url + group_path(scope)
-        self._patience = Patience(target.name, PROMISE)
+    def __init__(self, link: PushLink) -> None:
+        self._target = link.target
+        self._client = link.client
+        self._url = link.target.url + group_path(link.labels)
+        self._backoff = Backoff(link.target.name, PROMISE, link.part)
         self._state: Collection[Family] | None = None
 
     def start(self) -> None:
@@ -37,14 +41,14 @@ class Pushgateway:
         self._state = families
 
     def flush(self) -> None:
-        if self._state is None or not self._patience.ready:
+        if self._state is None or not self._backoff.ready:
             return
         try:
             self._client.request("PUT", self._url, render(self._state, "text"), {"Content-Type": CONTENT_TYPES["text"]})
         except PushError as error:
-            self._patience.failed(error)
+            self._backoff.failed(error)
             return
-        self._patience.worked()
+        self._backoff.succeeded()
         self._state = None
 
     def finish(self, seconds: float) -> None:
@@ -57,24 +61,24 @@ class Pushgateway:
 
     @property
     def left(self) -> str | None:
-        if self._patience.trouble is None:
+        if self._backoff.trouble is None:
             return None
-        trouble = self._patience.trouble.message.rstrip(".")
+        trouble = self._backoff.trouble.message.rstrip(".")
         if self._target.keep_group:
             return f"the last state could not be sent ({trouble})"
         return f"the group could not be deleted ({trouble}); later: curl -X DELETE {self._url}"
 
     def _end(self) -> bool:
-        self._patience.hurry()
+        self._backoff.retry_now()
         if self._target.keep_group:
             self.flush()
             return self._state is None
         try:
             self._client.request("DELETE", self._url)
         except PushError as error:
-            self._patience.failed(error)
+            self._backoff.failed(error)
             return False
-        self._patience.worked()
+        self._backoff.succeeded()
         return True
 
 

@@ -18,7 +18,10 @@ import numpy.typing as npt
 
 from pulsetrain.outputs.points import Labels
 from pulsetrain.outputs.push.http import Client
-from pulsetrain.outputs.push.series import Halves, Series, halves
+from pulsetrain.outputs.push.outlet import PushLink
+from pulsetrain.outputs.push.sender import Sender
+from pulsetrain.outputs.push.series import Halves, PushSeries, halves
+from pulsetrain.outputs.push.target import with_path
 
 STALE_BITS = np.uint64(0x7FF0000000000002)
 """Of the NaN by which Prometheus knows that a series has ended."""
@@ -32,21 +35,25 @@ SAMPLE_BYTES = 18
 """A sample is always as long: its time is written with six digits of 7 bits, which reach to the year 2109."""
 
 
-class RemoteWrite:
+def open_outlet(link: PushLink) -> Sender:
+    return Sender(link, RemoteWriteChannel(link.client, with_path(link.target.url, PATH)))
+
+
+class RemoteWriteChannel:
     """A server that takes remote writes at `url`."""
 
     def __init__(self, client: Client, url: str) -> None:
         self._client = client
         self._url = url
 
-    def send(self, series: Sequence[Series]) -> None:
+    def send(self, series: Sequence[PushSeries]) -> None:
         self._client.post(self._url, packed(series), HEADERS)
 
-    def halves(self, series: Sequence[Series]) -> Halves | None:
+    def halves(self, series: Sequence[PushSeries]) -> Halves | None:
         return halves(series)
 
 
-def packed(series: Sequence[Series]) -> bytes:
+def packed(series: Sequence[PushSeries]) -> bytes:
     """The body of a request."""
     times = np.array([time for one in series for time in one.times], np.uint64)
     values = np.array([value for one in series for value in one.values], np.float64)  # None becomes NaN

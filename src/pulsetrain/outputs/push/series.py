@@ -8,12 +8,12 @@ from pulsetrain.outputs.points import Family, Labels
 LOOKBACK_MS = 300_000
 """A series that has shown nothing for so long is over for Prometheus without a marker."""
 
-Halves = tuple["list[Series]", "list[Series]"]
+Halves = tuple["list[PushSeries]", "list[PushSeries]"]
 Key = tuple[str, str, Labels]
 """Name, kind and labels."""
 
 
-class Series(NamedTuple):
+class PushSeries(NamedTuple):
     """One series, and its samples in the order in which they were read."""
 
     name: str
@@ -32,7 +32,7 @@ class Batch:
     """Gathers samples until they are taken. Knows which series there are, to mark those that end."""
 
     def __init__(self) -> None:
-        self._gathered: dict[Key, Series] = {}
+        self._gathered: dict[Key, PushSeries] = {}
         self._newest: dict[Key, int] = {}
         self._time = 0
 
@@ -57,7 +57,7 @@ class Batch:
         for key in list(self._newest):
             self._mark(key, self._time + 1)
 
-    def take(self) -> list[Series]:
+    def take(self) -> list[PushSeries]:
         """What has been gathered since the last time."""
         taken, self._gathered = list(self._gathered.values()), {}
         self._newest = {key: time for key, time in self._newest.items() if time > self._time - LOOKBACK_MS}
@@ -75,7 +75,7 @@ class Batch:
     def _append(self, key: Key, time: int, value: float | None) -> None:
         series = self._gathered.get(key)
         if series is None:
-            series = self._gathered[key] = Series(*key, [], [])
+            series = self._gathered[key] = PushSeries(*key, [], [])
         series.times.append(time)
         series.values.append(value)
         self._newest[key] = time
@@ -86,12 +86,12 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1e6) // 1000
 
 
-def count(series: Iterable[Series]) -> int:
+def count(series: Iterable[PushSeries]) -> int:
     """How many samples these are."""
     return sum(len(one.times) for one in series)
 
 
-def halves(series: Sequence[Series]) -> Halves | None:
+def halves(series: Sequence[PushSeries]) -> Halves | None:
     """Two parts of a batch; None when it is a single sample."""
     if len(series) > 1:
         middle = len(series) // 2
@@ -106,7 +106,7 @@ def halves(series: Sequence[Series]) -> Halves | None:
     )
 
 
-def until(series: Iterable[Series], limit: int) -> list[Series]:
+def until(series: Iterable[PushSeries], limit: int) -> list[PushSeries]:
     """What is not later than this time."""
     kept = []
     for one in series:

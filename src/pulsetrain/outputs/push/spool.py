@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from pulsetrain.outputs.push.series import Series, count
+from pulsetrain.outputs.push.series import PushSeries, count
 
 MOST_BYTES = 256 * 2**20
 """Two days of eight GPUs that are read every second."""
@@ -18,7 +18,7 @@ UNREADABLE = (OSError, zlib.error, msgspec.MsgspecError)
 """What reading a batch may raise, when its file is gone or damaged."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[Series])
+_decoder = msgspec.msgpack.Decoder(list[PushSeries])
 
 
 class _Waiting(NamedTuple):
@@ -48,7 +48,7 @@ class Spool:
         """How many wait."""
         return sum(waiting.samples for waiting in self._waiting)
 
-    def put(self, series: Sequence[Series]) -> None:
+    def put(self, series: Sequence[PushSeries]) -> None:
         """Keep a batch behind all others. Raises OSError when the disk does not take it."""
         body = zlib.compress(_encoder.encode(series), COMPRESSION_LEVEL)
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class Spool:
             self.dropped_samples += self._waiting[0].samples
             self.remove_first()
 
-    def first(self) -> list[Series]:
+    def first(self) -> list[PushSeries]:
         """The oldest batch. Raises one of UNREADABLE when it cannot be read."""
         return _decoder.decode(zlib.decompress(self._waiting[0].path.read_bytes()))
 

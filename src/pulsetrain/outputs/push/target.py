@@ -6,28 +6,27 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
 from urllib.parse import unquote, urlsplit
 
 from pulsetrain.config import Push
 from pulsetrain.errors import UsageError
+from pulsetrain.outputs.push import KINDS
 
-Kind = Literal["remote-write", "victoriametrics", "pushgateway", "otlp"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 FORMS = (
-    "remote-write:https://host/api/v1/write, victoriametrics:http://host:8428, pushgateway:http://host:9091, "
-    "otlp:http://host:4318, or NAME of a section [push.NAME] in pulsetrain.toml"
+    ", ".join(f"{kind}:{about.example_url}" for kind, about in KINDS.items())
+    + ", or NAME of a section [push.NAME] in pulsetrain.toml"
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class PushTarget:
     """One server, how to speak to it, and how to log in."""
 
     name: str
     spec: str
     """As the command line says it, without a login."""
-    kind: Kind
+    kind: str
+    """One of `KINDS`."""
     url: str
     """Without a login."""
     username: str | None = None
@@ -74,9 +73,9 @@ class Target:
         return context
 
 
-def parse_targets(specs: Sequence[str], sections: Mapping[str, Push]) -> list[Target]:
+def parse_targets(specs: Sequence[str], sections: Mapping[str, Push]) -> list[PushTarget]:
     """What `--push` says, each time it is said. Every target has a name of its own."""
-    targets: dict[str, Target] = {}
+    targets: dict[str, PushTarget] = {}
     for spec in dict.fromkeys(filter(None, specs)):
         target = parse_target(spec, sections)
         name, number = target.name, 1
@@ -87,12 +86,12 @@ def parse_targets(specs: Sequence[str], sections: Mapping[str, Push]) -> list[Ta
     return list(targets.values())
 
 
-def parse_target(spec: str, sections: Mapping[str, Push]) -> Target:
+def parse_target(spec: str, sections: Mapping[str, Push]) -> PushTarget:
     """A section of the settings by its name, or else a URL, with a login from the environment."""
     if spec in sections:
         return _of_section(spec, sections[spec])
     kind, url, username, password = _parts(spec)
-    return Target(
+    return PushTarget(
         name=kind,
         spec=f"{kind}:{url}",
         kind=kind,
@@ -103,10 +102,10 @@ def parse_target(spec: str, sections: Mapping[str, Push]) -> Target:
     )
 
 
-def _of_section(name: str, section: Push) -> Target:
+def _of_section(name: str, section: Push) -> PushTarget:
     try:
         kind, url, username, password = _parts(section.url)
-        target = Target(
+        target = PushTarget(
             name=name,
             spec=name,
             kind=kind,
@@ -130,7 +129,7 @@ def _of_section(name: str, section: Push) -> Target:
     return target
 
 
-def _parts(spec: str) -> tuple[Kind, str, str | None, str | None]:
+def _parts(spec: str) -> tuple[str, str, str | None, str | None]:
     """Kind, URL, user and password of `victoriametrics:http://user:password@host:8428`."""
     kind, _, url = spec.partition(":")
     try:
@@ -138,13 +137,18 @@ def _parts(spec: str) -> tuple[Kind, str, str | None, str | None]:
     except ValueError:  # brackets that do not match
         parts = urlsplit("")
     if kind not in KINDS or parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = spec if "@" not in spec else f"{kind}:..."
-        raise UsageError(f"{shown!r} does not say where to push.", hint=f"Say {FORMS}.")
+        shown = f"{kind}:..." if "@" in spec or "?" in spec else spec
+        raise UsageError(f"{shown!r} is not a push target.", hint=f"Use {FORMS}.")
     _, at, host = parts.netloc.rpartition("@")
     plain = parts._replace(netloc=host, path=parts.path.rstrip("/"), fragment="")
     if not at:
         return kind, plain.geturl(), None, None
     return kind, plain.geturl(), unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def with_path(url: str, path: str) -> str:
+    """The URL, with the usual path when it has none."""
+    return url if urlsplit(url).path else url + path
 
 
 def _expanded(file: str | None) -> Path | None:

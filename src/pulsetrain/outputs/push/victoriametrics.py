@@ -7,7 +7,9 @@ import msgspec
 
 from pulsetrain.outputs.push import remote_write
 from pulsetrain.outputs.push.http import Client
-from pulsetrain.outputs.push.series import Halves, Series, halves
+from pulsetrain.outputs.push.outlet import PushLink
+from pulsetrain.outputs.push.sender import Sender
+from pulsetrain.outputs.push.series import Halves, PushSeries, halves
 
 HEADERS = {"Content-Type": "application/x-ndjson", "Content-Encoding": "gzip"}
 PATH = "/api/v1/import"
@@ -16,7 +18,11 @@ GZIP_LEVEL = 1
 _encoder = msgspec.json.Encoder()
 
 
-class VictoriaMetrics:
+def open_outlet(link: PushLink) -> Sender:
+    return Sender(link, VictoriaMetricsChannel(link.client, link.target.url))
+
+
+class VictoriaMetricsChannel:
     """A server, or the `insert` address of a cluster. JSON has no stale marker: those go by remote write."""
 
     def __init__(self, client: Client, url: str) -> None:
@@ -24,18 +30,18 @@ class VictoriaMetrics:
         self._url = url + PATH
         self._markers_url = url + remote_write.PATH
 
-    def send(self, series: Sequence[Series]) -> None:
+    def send(self, series: Sequence[PushSeries]) -> None:
         values, markers = _parted(series)
         if values or not markers:
             self._client.post(self._url, packed(values), HEADERS)
         if markers:
             self._client.post(self._markers_url, remote_write.packed(markers), remote_write.HEADERS)
 
-    def halves(self, series: Sequence[Series]) -> Halves | None:
+    def halves(self, series: Sequence[PushSeries]) -> Halves | None:
         return halves(series)
 
 
-def packed(series: Sequence[Series]) -> bytes:
+def packed(series: Sequence[PushSeries]) -> bytes:
     """The body of a request."""
     return compressed(b"".join(line(one) for one in series))
 
@@ -44,12 +50,12 @@ def compressed(body: bytes) -> bytes:
     return gzip.compress(body, GZIP_LEVEL)
 
 
-def line(one: Series) -> bytes:
+def line(one: PushSeries) -> bytes:
     metric = {"__name__": one.name, **dict(one.labels)}
     return _encoder.encode({"metric": metric, "values": one.values, "timestamps": one.times}) + b"\n"
 
 
-def _parted(series: Sequence[Series]) -> tuple[list[Series], list[Series]]:
+def _parted(series: Sequence[PushSeries]) -> tuple[list[PushSeries], list[PushSeries]]:
     """Samples with values, and stale markers."""
     values, markers = [], []
     for one in series:
@@ -62,7 +68,7 @@ def _parted(series: Sequence[Series]) -> tuple[list[Series], list[Series]]:
     return values, markers
 
 
-def _only(one: Series, pairs: list[tuple[int, float | None]]) -> list[Series]:
+def _only(one: PushSeries, pairs: list[tuple[int, float | None]]) -> list[PushSeries]:
     """The series with these samples alone; nothing, when there are none."""
     if not pairs:
         return []

@@ -6,14 +6,14 @@ from typing import NamedTuple
 import numpy as np
 
 from pulsetrain.live import HOLD_SECONDS
-from pulsetrain.outputs.backfill.lines import Known, Ticks
+from pulsetrain.outputs.backfill.subject_lines import TickTimes, ValidPoints
 from pulsetrain.outputs.points import Labels
 from pulsetrain.runs.database import Array
 
 NOTHING: Array = np.empty(0)
 
 
-class Column(NamedTuple):
+class SeriesColumn(NamedTuple):
     """One series over a stretch of time."""
 
     name: str
@@ -26,7 +26,7 @@ class Column(NamedTuple):
     """Times of stale markers: from there on the series has no value."""
 
 
-class Standing:
+class Staleness:
     """Which series have a value now, and when those that had one lost it."""
 
     def __init__(self) -> None:
@@ -34,16 +34,16 @@ class Standing:
         """Elapsed time of the last value."""
         self._held: set[tuple[str, Labels]] = set()
         self._seen: set[tuple[str, Labels]] = set()
-        self._ticks = Ticks(NOTHING, NOTHING, NOTHING)
+        self._ticks = TickTimes(NOTHING, NOTHING, NOTHING)
 
-    def begin(self, ticks: Ticks) -> None:
+    def begin(self, ticks: TickTimes) -> None:
         """Of a new stretch."""
         self._ticks = ticks
         self._seen = set()
 
     def column(
-        self, name: str, labels: Labels, known: Known, cuts: Array = NOTHING, *, held: bool = False
-    ) -> Iterator[Column]:
+        self, name: str, labels: Labels, known: ValidPoints, cuts: Array = NOTHING, *, held: bool = False
+    ) -> Iterator[SeriesColumn]:
         """A series in this stretch, if there is anything of it.
 
         Like live, a value stands for HOLD_SECONDS, or until one of the `cuts`; what is `held` stands to the end.
@@ -62,18 +62,18 @@ class Standing:
         else:
             self._last[key] = float(times[-1])
         if len(known.elapsed) or len(ends):
-            yield Column(name, labels, known.times, known.values, self._times(ends))
+            yield SeriesColumn(name, labels, known.times, known.values, self._times(ends))
 
-    def lapsed(self) -> Iterator[Column]:
+    def lapsed(self) -> Iterator[SeriesColumn]:
         """Series that stood, and of which there is nothing in this stretch."""
-        nothing = Known(NOTHING, NOTHING, NOTHING)
+        nothing = ValidPoints(NOTHING, NOTHING, NOTHING)
         for name, labels in self._last.keys() - self._seen - self._held:
             yield from self.column(name, labels, nothing)
 
-    def end(self) -> Iterator[Column]:
+    def end(self) -> Iterator[SeriesColumn]:
         """A moment after the last one."""
         for name, labels in self._last:
-            yield Column(name, labels, NOTHING, NOTHING, self._ticks.times[-1:] + 1)
+            yield SeriesColumn(name, labels, NOTHING, NOTHING, self._ticks.times[-1:] + 1)
 
     def _ends(self, times: Array, cuts: Array) -> Array:
         """The ticks at which values were gone before another one came."""

@@ -1,29 +1,19 @@
 """The lines of one host of a run as columns, a stretch of time at once."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pulsetrain.catalog import DATA_TABLES, TICK_TABLES
 from pulsetrain.runs.database import Array, Database
-from pulsetrain.runs.lines import identifier
+from pulsetrain.runs.extent import Extent, Window, event_elapsed
+from pulsetrain.runs.line_columns import identifier
 
-WINDOW_LINES = 40_000
-"""About so many lines are in memory at once, however long the run is."""
-SAMPLED = ("gpu", "mig", "host", "process", "account")
-"""The tables with a line for each reading."""
-MACHINE = ("gpu", "host")
+MACHINE_TABLES = DATA_TABLES["machine"]
 
 
-class Window(NamedTuple):
-    """A stretch of elapsed time, its end excluded."""
-
-    start: float
-    end: float
-
-
-class Ticks(NamedTuple):
+class TickTimes(NamedTuple):
     """The moments at which something was read, in the order of time."""
 
     elapsed: Array
@@ -33,7 +23,7 @@ class Ticks(NamedTuple):
     """Whether there is a line of the host or a GPU."""
 
 
-class Known(NamedTuple):
+class ValidPoints(NamedTuple):
     """The values of a field that are there."""
 
     elapsed: Array
@@ -41,7 +31,7 @@ class Known(NamedTuple):
     values: Array
 
 
-class Lines(NamedTuple):
+class SubjectLines(NamedTuple):
     """The lines of one subject, in the order of time."""
 
     labels: dict[str, Any]
@@ -50,60 +40,28 @@ class Lines(NamedTuple):
     fields: dict[str, Any]
     """Masked arrays."""
 
-    def known(self, field: str) -> Known:
+    def known(self, field: str) -> ValidPoints:
         """Of two lines of one tick, one was late: the last one holds."""
         column = self.fields[field]
         values = np.asarray(np.ma.getdata(column), np.float64)
         there = ~np.ma.getmaskarray(column)
         if there.all():
-            known = Known(self.elapsed, self.times, values)
+            known = ValidPoints(self.elapsed, self.times, values)
         else:
-            known = Known(self.elapsed[there], self.times[there], values[there])
+            known = ValidPoints(self.elapsed[there], self.times[there], values[there])
         again = np.diff(known.elapsed) == 0
         if not again.any():
             return known
         kept = np.append(~again, True)
-        return Known(*(array[kept] for array in known))
+        return ValidPoints(*(array[kept] for array in known))
 
 
-class Extent(NamedTuple):
-    """Which stretch of elapsed time a host has lines for."""
-
-    lines: int
-    first: float
-    last: float
-    origin: float
-    """Seconds since the epoch at which elapsed time began."""
-    last_tick: float
-    """After this there are reports of the training alone; negative when there was no tick at all."""
-
-    def windows(self) -> list[Window]:
-        """Stretches with about as many lines as may be in memory; the last one holds the last line."""
-        count = math.ceil(self.lines / WINDOW_LINES)
-        edges = [self.first + (self.last - self.first) * number / count for number in range(count)]
-        return [Window(*pair) for pair in zip(edges, [*edges[1:], math.inf], strict=True)]
-
-
-def extent(database: Database, host: str) -> Extent | None:
-    """None when there is no line at all."""
-    each = " UNION ALL ".join(
-        f"SELECT '{table}' AS name, elapsed_seconds AS elapsed, epoch(timestamp) AS time FROM {table} WHERE host = $1"
-        for table in (*SAMPLED, "training", "events")
-    )
-    (found,) = database.rows(
-        "SELECT count(*) AS lines, min(elapsed) AS first, max(elapsed) AS last, min(time - elapsed) AS origin, "
-        f"coalesce(max(elapsed) FILTER (name <> 'training'), -1) AS last_tick FROM ({each}) WHERE elapsed IS NOT NULL",
-        [host],
-    )
-    return Extent(**found) if found["lines"] else None
-
-
-def ticks(database: Database, host: str, window: Window, known: Extent) -> Ticks:
+def ticks(database: Database, host: str, window: Window, known: Extent) -> TickTimes:
     """All moments of a stretch. After the last reading, the last report of each second stands for one."""
     each = " UNION ALL ".join(
-        f"SELECT elapsed_seconds AS elapsed, epoch_ms(timestamp) AS time, {table in MACHINE} AS machine FROM {table} "
-        "WHERE host = $1"
-        for table in SAMPLED
+        f"SELECT elapsed_seconds AS elapsed, epoch_ms(timestamp) AS time, {table in MACHINE_TABLES} AS machine "
+        f"FROM {table} WHERE host = $1"
+        for table in TICK_TABLES
     )
     found = database.execute(
         f"""
@@ -117,17 +75,12 @@ def ticks(database: Database, host: str, window: Window, known: Extent) -> Ticks
         ) WHERE elapsed >= $2 AND elapsed < $3 GROUP BY elapsed ORDER BY elapsed""",
         (host, *window, known.origin, known.last_tick),
     ).fetchnumpy()
-    return Ticks(*(np.asarray(found[name]) for name in ("elapsed", "time", "machine")))
-
-
-def event_elapsed(origin: str) -> str:
-    """The writer of a run knows no elapsed time: its own events have the clock's alone."""
-    return f"coalesce(elapsed_seconds, epoch(timestamp) - {origin})"
+    return TickTimes(*(np.asarray(found[name]) for name in ("elapsed", "time", "machine")))
 
 
 def read(
     database: Database, host: str, window: Window, source: str, labels: Sequence[str], fields: Mapping[str, str]
-) -> Iterator[Lines]:
+) -> Iterator[SubjectLines]:
     """The lines of each subject. `source` is a table, or a query of one; `fields` are SQL by name."""
     lines = f"FROM {source} WHERE host = $1 AND elapsed_seconds >= $2 AND elapsed_seconds < $3"
     wanted = "".join(f", {expression} AS {identifier(name)}" for name, expression in fields.items())
@@ -141,7 +94,7 @@ def read(
         begin = part.stop
         values = {name: columns[name][part] for name in fields}
         elapsed, times = (np.asarray(columns[name][part]) for name in ("elapsed_seconds", "timestamp"))
-        yield Lines(subject, elapsed, times, values)
+        yield SubjectLines(subject, elapsed, times, values)
 
 
 def _subjects(
@@ -149,6 +102,6 @@ def _subjects(
 ) -> list[dict[str, Any]]:
     """The labels of each subject, and how many lines it has, in the order in which they are read."""
     if not labels:
-        return database.rows(f"SELECT count(*) AS lines {lines}", parameters)
+        return database.raw_rows(f"SELECT count(*) AS lines {lines}", parameters)
     names = ", ".join(labels)
-    return database.rows(f"SELECT {names}, count(*) AS lines {lines} GROUP BY {names} ORDER BY {names}", parameters)
+    return database.raw_rows(f"SELECT {names}, count(*) AS lines {lines} GROUP BY {names} ORDER BY {names}", parameters)
