@@ -1,0 +1,105 @@
+"""A collector: `pulsetrain serve --collector` on another machine, over HTTPS."""
+
+import os
+import time
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from pulsetrain import __version__
+from pulsetrain.answers import EndlessAnswer, read_bounded
+from pulsetrain.errors import UsageError, in_words
+from pulsetrain.transfer.store import COLLECTOR_PATH, COLLECTOR_VARIABLE, StoreError, StoreRejected
+
+EVERY_SECONDS = 1.5
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+MOST_ANSWER_BYTES = 64 * 2**10
+LONGEST_WAIT_SECONDS = 300.0
+
+
+def open_store(url: str, *, to_read: bool = False) -> "CollectorStore":
+    if to_read:
+        raise UsageError(
+            "a collector puts runs together itself: there is nothing to fetch.",
+            hint="They are on the machine that runs `pulsetrain serve --collector`, and on its web page.",
+        )
+    parts = urlsplit(url)
+    if not parts.hostname or parts.username or parts.password or parts.query:
+        raise UsageError(
+            "a collector is written https://HOST:PORT, without a login.", hint=f"The token is in {COLLECTOR_VARIABLE}."
+        )
+    return CollectorStore(url.rstrip("/"), os.environ.get(COLLECTOR_VARIABLE, ""))
+
+
+class CollectorStore:
+    """Brings segments to a collector."""
+
+    every_seconds = EVERY_SECONDS
+
+    def __init__(self, url: str, token: str) -> None:
+        if not token:
+            raise UsageError(
+                f"a collector needs a token: {COLLECTOR_VARIABLE} is not set.",
+                hint="`pulsetrain serve --collector` says where its token is.",
+            )
+        self._url = url
+        self._host = urlsplit(url).netloc
+        try:
+            self._http = httpx.Client(
+                headers={"User-Agent": f"pulsetrain/{__version__}", "Authorization": f"Bearer {token}"},
+                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+                verify=url.startswith("https:"),  # else the authorities would be read for nothing
+                follow_redirects=False,  # the token is for this server alone
+            )
+        except (ImportError, OSError, ValueError) as error:  # what the variables for proxies and certificates can do
+            raise UsageError(f"the settings for TLS or a proxy cannot be used: {error}.") from None
+
+    def put(self, path: str, data: bytes) -> None:
+        try:
+            with self._http.stream("PUT", f"{self._url}{COLLECTOR_PATH}/{path}", content=data) as response:
+                body = read_bounded(response.iter_bytes(), MOST_ANSWER_BYTES, time.monotonic() + ANSWER_SECONDS)
+        except (httpx.HTTPError, httpx.InvalidURL, EndlessAnswer) as error:
+            reason = in_words(error) or type(error).__name__
+            raise StoreError(f"the collector {self._host} does not answer: {reason}.") from None
+        if not response.is_success:
+            self._raise(response, body)
+
+    def list(self, folder: str, after: str = "") -> list[str]:
+        raise StoreRejected("a collector does not give segments back.")
+
+    def get(self, path: str) -> bytes:
+        raise StoreRejected("a collector does not give segments back.")
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _raise(self, response: httpx.Response, body: bytes) -> NoReturn:
+        said = _said(body) or f"it answers {response.status_code}."
+        message = f"the collector {self._host} does not take the run: {said}"
+        match response.status_code:
+            case 401 | 403:
+                raise StoreRejected(message, hint=f"Set {COLLECTOR_VARIABLE} to the collector's token.")
+            case 404 | 405 if not _said(body):
+                raise StoreRejected(message, hint="Is it `pulsetrain serve --collector`?")
+            case 400 | 404 | 405 | 409 | 413:
+                raise StoreRejected(message)
+            case _:
+                raise StoreError(message, wait_seconds=_wait(response))
+
+
+def _said(body: bytes) -> str:
+    try:
+        document = msgspec.json.decode(body, type=dict[str, str])
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    return document.get("error", "")[:300]
+
+
+def _wait(response: httpx.Response) -> float:
+    try:
+        return min(max(0.0, float(response.headers.get("Retry-After", "0"))), LONGEST_WAIT_SECONDS)
+    except ValueError:
+        return 0.0
