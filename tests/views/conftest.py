@@ -11,8 +11,10 @@ from pulsetrain.insight.carbon import Carbon, CarbonSlot, GreenerStart
 from pulsetrain.insight.cost import Cost
 from pulsetrain.insight.energy.figures import DeviceEnergy, Energy, Portion, RunEnergy
 from pulsetrain.insight.report import Report
-from pulsetrain.insight.summary import GpuSummary, Summary, TrainingSummary
-from pulsetrain.runs.folder import Account, Host, Run
+from pulsetrain.insight.summary import GpuSummary, Summary
+from pulsetrain.insight.time_ledger import RankTime, TimeLedger, TimeShare
+from pulsetrain.insight.training_summary import LeftOut, TrainingSummary
+from pulsetrain.runs.folder import CountingOptions, Host, Run
 from pulsetrain.views.text import Style
 
 GIB = 2**30
@@ -46,6 +48,25 @@ def golden() -> Callable[[str], str]:
     return lambda name: (Path(__file__).parent / "golden" / name).read_text(encoding="utf-8")
 
 
+def _ledger() -> TimeLedger:
+    seconds = {"startup": 144.0, "data_wait": 2800.0, "forward": 4200.0, "backward": 5600.0, "optimizer": 1000.0}
+    seconds |= {"checkpoint": 300.0, "tail": 12.0, "unknown": 330.0}
+    whole = sum(seconds.values())
+
+    def classes(ranks: int) -> dict[str, TimeShare]:
+        return {
+            name: TimeShare(
+                seconds=part / ranks, share=part / whole, joules=56.25 * part / ranks, money=4.7e-6 * part / ranks
+            )
+            for name, part in seconds.items()
+        }
+
+    ranks = [
+        RankTime(host="vm", rank=rank, attempt=1, began=1.0, ended=1 + whole / 2, classes=classes(2)) for rank in (0, 1)
+    ]
+    return TimeLedger(seconds=whole, classes=classes(1), ranks=ranks, goodput=10800 / whole)
+
+
 @pytest.fixture
 def full_report() -> Report:
     """A run on two GPUs of which everything is known."""
@@ -65,9 +86,10 @@ def full_report() -> Report:
             lost_samples=3,
         ),
         path="/data/runs/20261116-013054-resnet50-3f9c",
-        account=Account(carbon_region="South England", price="0.30 EUR/kWh"),
+        account=CountingOptions(carbon_region="South England", price="0.30 EUR/kWh"),
         summary=_summary(),
         energy=_energy(),
+        missing=["FLOPs of the last layer are not counted: it is compiled."],
         carbon=_carbon(),
         cost=Cost(
             amount=0.0675,
@@ -80,10 +102,11 @@ def full_report() -> Report:
             per_sample=0.0675 / 448_000,
             notes=["The price is yours."],
         ),
+        ledger=_ledger(),
         events=[
             _event(60, "info", "now training resnet50"),
             _event(600, "warning", "host: 3 ticks missed"),
-            _event(4000, "error", "GPU 1 (NVIDIA L4): XID 79, GPU has fallen off the bus"),
+            _event(4000, "critical", "GPU 1 (NVIDIA L4): XID 79, GPU has fallen off the bus"),
         ],
         damaged_lines=2,
     )
@@ -101,7 +124,7 @@ def bare_report() -> Report:
             status="finished",
         ),
         path="/data/runs/20261116-013054-true-3f9c",
-        account=Account(),
+        account=CountingOptions(),
         summary=Summary(
             seconds=1.0,
             training=None,
@@ -131,7 +154,13 @@ def _summary() -> Summary:
             ranks=2,
             loss_first=6.91,
             loss_last=1.234,
+            loss_last_by_rank={"0": 1.234, "1": 1.366},
             nonfinite_losses=1,
+            learning_rate=3e-5,
+            gradient_norm=0.8125,
+            skipped_updates=2,
+            steady_steps=6896,
+            step_seconds_mean=1.0,
             step_seconds_p50=0.98,
             step_seconds_p95=1.25,
             data_wait_share=0.1,
@@ -139,11 +168,20 @@ def _summary() -> Summary:
             backward_share=0.5,
             optimizer_share=0.08,
             other_share=0.02,
-            samples=448_000,
-            tokens=None,
             samples_per_second=64.0,
-            tokens_per_second=None,
+            all_ranks_samples_per_second=128.0,
             mfu_ratio=0.41,
+            left_out=LeftOut(
+                start_up_seconds=200.0,
+                warm_up_steps=100,
+                warm_up_seconds=148.0,
+                interrupted_steps=4,
+                interrupted_by=["validation"],
+                phase_seconds={"validation": 140.0},
+                pause_seconds=0.0,
+            ),
+            samples=448_000,
+            all_ranks_samples=896_000,
         ),
         gpus=[_gpu(0, lost=0, throttled=0.0), _gpu(1, lost=40, throttled=0.25)],
         cpu_ratio_mean=0.42,
@@ -168,6 +206,7 @@ def _gpu(index: int, lost: int, throttled: float) -> GpuSummary:
         samples=7200,
         utilization_percent_mean=91.0 - index,
         utilization_percent_peak=100.0,
+        idle_share=0.1,
         memory_mb_peak=20_480.0,
         memory_total_mb=23_034.0,
         power_watts_mean=50.0 + index,
@@ -184,10 +223,12 @@ def _energy() -> RunEnergy:
     devices.append(DeviceEnergy(device="cpu", host="node1", total=cpu, notes=["RAPL is closed: estimated from load."]))
     return RunEnergy(
         total=Energy(joules=810e3, error_joules=18.96e3, origin="estimated", method="counter + load"),
+        origin_shares={"measured": 727.2 / 810, "estimated": 82.8 / 810},
         devices=devices,
         phases=[
             Portion(name="start-up", start_seconds=0, seconds=200, joules=10e3, error_joules=100),
-            Portion(name="training", start_seconds=200, seconds=6860, joules=786e3, error_joules=18e3, steps=7000),
+            Portion(name="warm-up", start_seconds=200, seconds=148, joules=16e3, error_joules=400, steps=100),
+            Portion(name="training", start_seconds=348, seconds=6712, joules=770e3, error_joules=18e3, steps=6900),
             Portion(name="validation", start_seconds=3000, seconds=140, joules=14e3, error_joules=860),
         ],
         epochs=[

@@ -1,6 +1,7 @@
 """What the charts of a run show, from lines on disk."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsetrain.insight.report import Report, make_report
+from pulsetrain.insight.report import Report, Study, study
 from pulsetrain.runs.database import Database
-from pulsetrain.runs.folder import Account, RunFolder
+from pulsetrain.runs.folder import CountingOptions, RunFolder
 from pulsetrain.views import charts
 from pulsetrain.views.charts import Chart, gpu_charts, run_charts, run_span
 
@@ -25,8 +26,13 @@ def titled(found: list[Chart]) -> Mapping[str, Chart]:
     return {chart.title: chart for chart in found}
 
 
+def studied(run: RunFolder, account: CountingOptions | None = None) -> tuple[Study, Database]:
+    database = Database([run])
+    return study(database, run, account), database
+
+
 def all_charts(run: RunFolder) -> Mapping[str, Chart]:
-    return titled(run_charts(make_report(run), Database([run])))
+    return titled(run_charts(*studied(run)))
 
 
 def test_a_long_run_is_thinned_to_mean_and_extremes(make_run: MakeRun) -> None:
@@ -66,7 +72,7 @@ def test_a_line_does_not_cross_a_gap_nor_the_time_a_gpu_was_lost(make_run: MakeR
 
 def test_what_no_gpu_tells_has_no_chart(make_run: MakeRun) -> None:
     found = gpu_charts(Database([make_run(gpu=[gpu_line(utilization_percent=5), gpu_line(utilization_percent=9)])]))
-    assert [chart.title for chart in found] == ["Utilisation"]
+    assert [chart.title for chart in found] == ["Utilization"]
     assert gpu_charts(Database([make_run(id="none")])) == []
 
 
@@ -94,19 +100,19 @@ def test_a_long_loss_curve_is_smoothed_without_lag_and_a_short_one_is_not(make_r
 
 
 def test_a_step_is_shown_by_its_parts_or_as_a_whole(make_run: MakeRun) -> None:
-    parts = all_charts(make_run(training=steps(forward_seconds=0.03, backward_seconds=0.06)))["Time of a step"]
+    parts = all_charts(make_run(training=steps(forward_seconds=0.03, backward_seconds=0.06)))["Step time"]
     assert (parts.kind, parts.unit) == ("stack", "ms")
     assert {line.label: round(float(line.values[0])) for line in parts.lines} == {"forward": 30, "backward": 60}
-    whole = all_charts(make_run(id="whole", training=steps(step_seconds=2.0)))["Time of a step"]
+    whole = all_charts(make_run(id="whole", training=steps(step_seconds=2.0)))["Step time"]
     assert (whole.kind, whole.unit, float(whole.lines[0].values[0])) == ("lines", "s", 2.0)
 
 
 def test_one_very_slow_step_does_not_flatten_all_others(make_run: MakeRun) -> None:
     lines = steps()
     lines[0]["step_seconds"] = 30.0
-    chart = all_charts(make_run(training=lines))["Time of a step"]
+    chart = all_charts(make_run(training=lines))["Step time"]
     assert chart.cut == pytest.approx(200)
-    assert chart.caption == "Time of a step (ms), a few higher values cut off"
+    assert chart.caption == "Step time (ms), a few higher values cut off"
 
 
 def test_energy_adds_up_to_the_total_of_the_account(make_run: MakeRun) -> None:
@@ -117,21 +123,22 @@ def test_energy_adds_up_to_the_total_of_the_account(make_run: MakeRun) -> None:
     ]
     host = [{"elapsed_seconds": float(s), "cpu_energy_joules": 50.0 * s} for s in range(60)]
     run = make_run(gpu=lines, host=host)
-    report = make_report(run, Account(pue=1.5))
-    assert report.energy.total is not None
-    (line,) = titled(run_charts(report, Database([run])))["Energy, added up"].lines
+    found, database = studied(run, CountingOptions(pue=1.5))
+    assert found.report.energy.total is not None
+    (line,) = titled(run_charts(found, database))["Energy, added up"].lines
     assert line.values[0] == 0
-    assert 3600 * line.values[-1] == pytest.approx(report.energy.total.joules)
+    assert 3600 * line.values[-1] == pytest.approx(found.report.energy.total.joules)
 
 
 def test_intensity_is_drawn_where_it_changed(full_report: Report, make_run: MakeRun) -> None:
-    database = Database([make_run()])
-    (line,) = titled(run_charts(full_report, database))["Carbon intensity"].lines
+    bare, database = studied(make_run())
+    found = replace(bare, report=full_report)
+    (line,) = titled(run_charts(found, database))["Carbon intensity"].lines
     assert line.values.tolist() == [200, 210, 220, 230, 230]
     assert line.seconds.tolist() == [0, 1800, 3600, 5400, 7200]
     assert full_report.carbon
     full_report.carbon.slots = full_report.carbon.slots[:1]
-    assert "Carbon intensity" not in titled(run_charts(full_report, database))
+    assert "Carbon intensity" not in titled(run_charts(found, database))
 
 
 def test_all_charts_share_one_span_of_time(make_run: MakeRun) -> None:
@@ -139,8 +146,8 @@ def test_all_charts_share_one_span_of_time(make_run: MakeRun) -> None:
         gpu=[gpu_line(elapsed_seconds=float(s), power_draw_watts=1) for s in range(10)],
         training=[{"elapsed_seconds": 12.5, "step_seconds": 0.1, "loss": 1.0}],
     )
-    report = make_report(run)
-    assert run_span(report, run_charts(report, Database([run]))) == 12.5
+    found, database = studied(run)
+    assert run_span(found.report, run_charts(found, database)) == 12.5
 
 
 @given(st.lists(st.floats(-1e6, 1e6) | st.just(float("nan")), min_size=75, max_size=120))

@@ -48,7 +48,7 @@ def test_time_is_told_in_the_unit_that_fits(span: float, unit: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lines", "stack", "steps"])
-def test_an_svg_is_an_element_whose_text_is_text_and_whose_colours_are_the_pages(kind: str) -> None:
+def test_an_svg_is_an_element_whose_text_is_text_and_whose_colors_are_the_pages(kind: str) -> None:
     drawing = plots.svg(chart(3, kind), 600)
     root = ET.fromstring(drawing)
     assert root.tag.endswith("svg") and "width" not in root.attrib and "viewBox" in root.attrib
@@ -71,7 +71,7 @@ def test_a_line_of_nothing_and_a_flat_one_can_be_drawn() -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 9, 16, 64])
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_line_has_a_colour_of_its_own(count: int, dark: bool) -> None:
+def test_every_line_has_a_color_of_its_own(count: int, dark: bool) -> None:
     assert len(set(plots.palette(count, dark))) == count
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from pulsetrain.insight.energy.figures import DeviceEnergy, Portion
 from pulsetrain.insight.report import Report
+from pulsetrain.rules.finding import Evidence, Finding
 from pulsetrain.views import text
 from pulsetrain.views.report import report_lines, report_markdown
 from pulsetrain.views.summary import summary_lines
 from pulsetrain.views.text import PLAIN, Style
+from pulsetrain.views.verdict_phrases import evidence_text
 
 Golden = Callable[[str], str]
 
@@ -74,12 +76,12 @@ def test_a_wide_terminal_shows_every_column(full_report: Report, terminal: Calla
     assert "free" not in text.visible(narrow)
 
 
-def test_what_is_amiss_has_a_colour_and_no_color_is_respected(
+def test_what_is_amiss_has_a_color_and_no_color_is_respected(
     full_report: Report, terminal: Callable[[int], Style], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coloured = "\n".join(report_lines(full_report, terminal(140)))
-    assert "\x1b[31mlost for 40 of 7200 readings\x1b[0m" in coloured
-    assert "\x1b[33mwarning\x1b[0m" in coloured
+    colored = "\n".join(report_lines(full_report, terminal(140)))
+    assert "\x1b[31mlost for 40 of 7200 readings\x1b[0m" in colored
+    assert "\x1b[33mwarning\x1b[0m" in colored
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in "\n".join(report_lines(full_report, terminal(140)))
 
@@ -90,7 +92,7 @@ def test_counter_and_power_that_disagree_by_more_than_two_percent_are_told(
 ) -> None:
     for device in full_report.energy.devices:
         device.disagreement_ratio = ratio if device.gpu_index == 0 else None
-    found = re.search(r"GPU 0: power added up lies (.*?) the counter", plain(full_report))
+    found = re.search(r"GPU 0: integrated power is (.*?) the counter; the counter is used\.", plain(full_report))
     assert (found[1] if found else "") == said
 
 
@@ -101,9 +103,26 @@ def test_a_gpu_that_is_not_charged_says_so_and_is_not_in_the_sum(full_report: Re
     assert re.search(r"all 2 .* 100 Wh ± 0.3 %", shown)
 
 
+@pytest.mark.parametrize(
+    ("used", "charged", "others", "said"),
+    [
+        (True, True, ["alice (python a.py)"], "shared with alice (python a.py)"),
+        (False, False, ["alice (a)", "bob (b)", "eve (c)"], "used by alice (a), bob (b) and 1 more, not charged"),
+        (False, True, ["alice (python a.py)"], "used by alice (python a.py)"),
+    ],
+)
+def test_a_gpu_that_others_used_too_says_whose_the_load_was(
+    full_report: Report, used: bool, charged: bool, others: list[str], said: str
+) -> None:
+    gpu = full_report.energy.devices[1]
+    gpu.used, gpu.charged, gpu.others = used, charged, others
+    (row,) = [line for line in plain(full_report).splitlines() if "alice" in line]
+    assert row.rstrip().endswith(said)
+
+
 def test_energy_of_the_gpus_alone_is_called_that(full_report: Report) -> None:
     full_report.energy.devices = full_report.energy.devices[:2]
-    assert "total       225 Wh ± 2.3 % of the GPUs alone, measured by the GPUs' own counters" in plain(full_report)
+    assert "total       225 Wh ± 2.3 %, GPUs only, measured by the GPUs' own counters" in plain(full_report)
 
 
 def test_simulated_gpus_are_never_called_measured_without_saying_so(full_report: Report) -> None:
@@ -116,7 +135,7 @@ def test_simulated_gpus_are_never_called_measured_without_saying_so(full_report:
 
 def test_gpus_without_energy_and_power_leave_the_total_unknown(full_report: Report) -> None:
     full_report.energy = msgspec.structs.replace(full_report.energy, total=None, devices=[], phases=[], epochs=[])
-    assert "total       not known: the GPUs tell neither energy nor power" in plain(full_report)
+    assert "total       unknown: the GPUs report neither energy nor power" in plain(full_report)
 
 
 def test_pue_is_named_where_it_is_counted_and_where_it_is_not(full_report: Report) -> None:
@@ -152,7 +171,7 @@ def test_gpus_of_several_hosts_carry_their_host(full_report: Report) -> None:
     full_report.energy.devices.append(DeviceEnergy(device="dram", host="node2", total=None, notes=["not known."]))
     shown = plain(full_report)
     assert "node1:0 L4" in shown and "node2:1 L4" in shown
-    assert "GPU node2:1: power added up" in shown and "Memory of node2: not known." in shown
+    assert "GPU node2:1: integrated power" in shown and "Memory of node2: not known." in shown
 
 
 def test_markdown_keeps_text_of_users_as_text(full_report: Report) -> None:
@@ -166,3 +185,16 @@ def test_every_row_of_a_markdown_table_has_as_many_cells_as_its_head(full_report
     for block in report_markdown(full_report).split("\n\n"):
         if block.startswith("|"):
             assert len({len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}) == 1
+
+
+def test_evidence_is_said_in_words_and_units_that_people_read() -> None:
+    evidence = (
+        Evidence(signal="slower_seconds", value=0.00585, unit="seconds", start_seconds=22.6, end_seconds=30.7),
+        Evidence(signal="data_wait_share", value=0.42, unit="ratio", threshold=0.2, where={"rank": 1}),
+        Evidence(signal="others_cores", value=1.5, unit="cores"),
+        Evidence(signal="silent_seconds", value=90.0, unit="seconds"),
+    )
+    finding = Finding(rule="SlowedDown", severity="warning", confidence="high", summary="", evidence=evidence)
+    assert evidence_text(finding) == (
+        "slower 5.85 ms, from 22.6 s to 30.7 s; data wait 42 % (limit 20 %), rank 1; others 1.5 cores; and 1 more"
+    )

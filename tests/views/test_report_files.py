@@ -1,6 +1,7 @@
 """The files of a report, those of the older benchmark tool among them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.insight.report import Report, make_report
+from pulsetrain.insight.report import Report, make_report, study
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.views.report import write_files, write_html
@@ -43,7 +44,9 @@ def run(make_run: MakeRun) -> RunFolder:
 
 
 def written(report: Report, run: RunFolder, folder: Path) -> dict[str, Path]:
-    return {path.name: path for path in write_files(report, Database([run]), folder)}
+    database = Database([run])
+    found = replace(study(database, run), report=report)
+    return {path.name: path for path in write_files(found, database, folder)}
 
 
 def test_the_four_files_are_written_whole(run: RunFolder, tmp_path: Path) -> None:
@@ -104,5 +107,6 @@ def test_a_run_that_never_was_busy_has_no_averages(make_run: MakeRun, tmp_path: 
 def test_a_folder_that_cannot_be_written_is_told_as_such(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PulsetrainError, match=r"report.html cannot be written: Not a directory") as raised:
-        write_html(make_report(run), Database([run]), tmp_path / "file" / "report")
-    assert raised.value.hint == "Say another folder: --output FOLDER"
+        database = Database([run])
+        write_html(study(database, run), database, tmp_path / "file" / "report")
+    assert raised.value.hint == "Choose another folder: --output FOLDER"

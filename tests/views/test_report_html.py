@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from pulsetrain.insight.report import Report
+from pulsetrain.insight.report import Report, study
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.views.charts import Chart, Line, run_charts
@@ -80,20 +81,23 @@ def recorded_run(make_run: MakeRun) -> RunFolder:
 
 
 def test_a_page_holds_figures_tables_and_charts(full_report: Report, recorded_run: RunFolder) -> None:
-    page = Page(report_html(full_report, run_charts(full_report, Database([recorded_run]))))
+    database = Database([recorded_run])
+    found = replace(study(database, recorded_run), report=full_report)
+    page = Page(report_html(full_report, run_charts(found, database)))
     for words in (
         "resnet50 finished after 2 h 00 min",
-        "Samples per second 64 on each rank, 7,000 steps",
-        "GPUs busy 90 % mean of 2",
-        "Energy 225 Wh ± 2.3 %, in part estimated",
+        "Samples per second 128 7,000 steps, 2 ranks",
+        "GPU utilization 90 % mean of 2",
+        "Energy 225 Wh ± 2.3 %, 90 % measured, 10 % estimated",
         "Emissions (CO2e) 48.4 g ± 2.3 %, South England",
         "Cost 0.0675 EUR ± 2.4 %, 0.135 EUR at the end",
         "lost for 40 of 7200 readings",
         "XID 79, GPU has fallen off the bus",
     ):
         assert words in page.text
-    captions = ["Utilisation (%)", "Power (W)", "Temperature (°C)", "Memory in use (GiB)", "Loss", "Learning rate"]
-    captions += ["Time of a step (ms)", "Throughput (samples/s)", "Energy, added up (Wh)", "Carbon intensity (g/kWh)"]
+    captions = ["Utilization (%)", "Power (W)", "Temperature (°C)", "Memory in use (GiB)", "Loss", "Learning rate"]
+    captions += ["Step time (ms)", "Throughput (samples/s)", "Energy, added up (Wh)", "Carbon intensity (g/kWh)"]
+    captions += ["What the time went into (%)"]
     assert page.tags.count("svg") == len(captions)
     assert all(caption in page.text for caption in captions)
 
@@ -132,7 +136,7 @@ def test_what_a_page_refers_to_is_there_once(full_report: Report) -> None:
     assert set(re.findall(r"var\((--[\w-]+)\)", html)) <= defined
 
 
-def test_many_gpus_have_colours_of_their_own_in_light_and_dark(full_report: Report) -> None:
+def test_many_gpus_have_colors_of_their_own_in_light_and_dark(full_report: Report) -> None:
     html = report_html(full_report, [gpu_chart(16)])
     assert len(re.findall(r"--line-15: #[0-9a-f]{6};", html)) == 2
     assert html.count('<section class="many">') == 1
@@ -142,7 +146,7 @@ def test_many_gpus_have_colours_of_their_own_in_light_and_dark(full_report: Repo
 def test_charts_of_the_same_lines_share_a_legend(full_report: Report) -> None:
     page = Page(report_html(full_report, [gpu_chart(3), gpu_chart(3)]))
     assert page.tags.count("i") == 3
-    other = Chart("Time of a step", "ms", "GPUs", gpu_chart(2).lines, kind="stack")
+    other = Chart("Step time", "ms", "GPUs", gpu_chart(2).lines, kind="stack")
     assert Page(report_html(full_report, [gpu_chart(3), other])).tags.count("i") == 5
 
 

@@ -18,13 +18,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def colour(monkeypatch: pytest.MonkeyPatch) -> text.Style:
+def color(monkeypatch: pytest.MonkeyPatch) -> text.Style:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return text.Style(Terminal())
 
 
-def test_no_colours_in_a_pipe_with_no_color_or_on_a_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_colors_in_a_pipe_with_no_color_or_on_a_dumb_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text.Style(io.StringIO())("hot", "red") == "hot"
     monkeypatch.setenv("TERM", "dumb")
     assert text.Style(Terminal())("hot", "red") == "hot"
@@ -40,8 +40,8 @@ def test_a_stream_without_unicode_gets_bars_it_can_show() -> None:
 
 
 @pytest.mark.parametrize(("share", "drawn"), [(0, "····"), (1, "████"), (2, "████"), (0.5, "██··"), (0.53, "██▏·")])
-def test_bars_are_exact_to_an_eighth_and_stay_in_their_width(colour: text.Style, share: float, drawn: str) -> None:
-    assert text.visible(colour.bar(share, 4, "green")) == drawn
+def test_bars_are_exact_to_an_eighth_and_stay_in_their_width(color: text.Style, share: float, drawn: str) -> None:
+    assert text.visible(color.bar(share, 4, "green")) == drawn
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,15 @@ def test_bytes_take_the_unit_that_fits(value: float | None, shown: str) -> None:
     assert text.bytes_text(value) == shown
 
 
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0, "0:00"), (45.9, "0:45"), (754, "12:34"), (3754, "1:02:34"), (45000, "12.5 h"), (362880, "4.2 d")],
+)
+def test_running_time_has_at_most_seven_columns(seconds: float, said: str) -> None:
+    assert text.running_time(seconds) == said
+    assert len(said) <= 7
+
+
 def test_used_of_shows_both_in_the_unit_of_the_total() -> None:
     assert text.used_of(61.2 * 2**30, 79.6 * 2**30) == "61.2/79.6 GiB"
     assert text.used_of(0.5 * 2**30, 1008 * 2**30) == "0.0/1.0 TiB"
@@ -71,6 +80,23 @@ def test_used_of_shows_both_in_the_unit_of_the_total() -> None:
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert text.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "-"), (2.5e-7, "0.250 µs"), (0.000289, "289 µs"), (0.0158, "15.8 ms"), (0.98, "980 ms"), (1.25, "1.25 s")],
+)
+def test_short_durations_have_three_digits(seconds: float | None, shown: str) -> None:
+    assert text.short_duration(seconds) == shown
+
+
+def test_pieces_are_listed_with_an_and_before_the_last() -> None:
+    assert [text.listed(pieces) for pieces in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +116,16 @@ def test_durations(seconds: float, shown: str) -> None:
 )
 def test_energy_in_joules_then_watt_hours(joules: float | None, shown: str) -> None:
     assert text.energy(joules) == shown
+
+
+def test_a_column_has_the_unit_of_its_largest_value() -> None:
+    assert text.in_one_unit([680.0, None, 1018.8], text.energy) == ["0.189 Wh", "", "0.283 Wh"]
+    assert text.in_one_unit([0.002, 1.25, 0.0], text.short_duration) == ["0.00200 s", "1.25 s", "0 s"]
+    assert text.in_one_unit([12.0, 1500.0, 0.0], text.grams) == ["0.0120 kg", "1.50 kg", "0 kg"]
+    assert text.in_one_unit([3e5, 2**31, 4096, 0], text.bytes_text) == ["<0.1 GiB", "2.0 GiB", "<0.1 GiB", "0.0 GiB"]
+    assert text.in_one_unit([None, None], text.energy, absent="-") == ["-", "-"]
+    assert text.in_one_unit([], text.energy) == []
+    assert text.short_duration(0) == "0 s"
 
 
 def test_a_part_is_told_in_the_unit_of_its_whole() -> None:
@@ -149,13 +185,13 @@ def test_long_facts_are_wrapped_on_a_terminal_and_not_in_a_pipe(terminal: Callab
     assert text.wrap(words, text.PLAIN, 8) == words
 
 
-def test_tables_align_coloured_cells_and_leave_empty_columns_out(colour: text.Style) -> None:
-    lines = text.table(("a", "gone", "n"), [(colour("x", "red"), "", "1"), ("long", "", "100")], colour, "llr")
+def test_tables_align_colored_cells_and_leave_empty_columns_out(color: text.Style) -> None:
+    lines = text.table(("a", "gone", "n"), [(color("x", "red"), "", "1"), ("long", "", "100")], color, "llr")
     assert [text.visible(line) for line in lines] == ["a       n", "x       1", "long  100"]
 
 
-def test_lines_are_cropped_to_columns_and_colours_end(colour: text.Style) -> None:
-    line = colour("red", "red") + " and " + colour("green", "green")
+def test_lines_are_cropped_to_columns_and_colors_end(color: text.Style) -> None:
+    line = color("red", "red") + " and " + color("green", "green")
     cropped = text.crop(line, 6)
     assert text.visible(cropped) == "red an"
     assert cropped.endswith("\x1b[0m")
@@ -184,3 +220,26 @@ def test_parts_flow_into_lines() -> None:
 def test_money_is_shown_to_the_cent_and_small_amounts_to_three_digits(amount: float | None, shown: str) -> None:
     assert text.money(amount, "EUR") == shown
     assert text.money(amount, "") == shown.removesuffix(" EUR")
+
+
+@pytest.mark.parametrize(
+    ("text_", "width", "shown"),
+    [
+        ("abcd", 4, "abcd"),
+        ("abcde", 4, "abc…"),
+        ("日本語", 6, "日本語"),
+        ("日本語", 5, "日本…"),
+        ("日本", 3, "日…"),
+        ("ab", 0, ""),
+    ],
+)
+def test_a_text_is_cut_by_the_columns_it_takes(text_: str, width: int, shown: str) -> None:
+    assert text.cut(text_, width) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(60, "1 min"), (90, "90 s"), (300, "5 min"), (3600, "1 h"), (5400, "90 min"), (7200, "2 h"), (216000, "2.5 d")],
+)
+def test_a_stretch_of_time_is_short_on_an_axis(seconds: float, shown: str) -> None:
+    assert text.round_duration(seconds) == shown

@@ -1,13 +1,19 @@
 """The figures of a run in words, shared by the summary at its end and by its report."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
+from pulsetrain.insight.alerts import RunAlert, gravest_first
 from pulsetrain.insight.carbon import Carbon
 from pulsetrain.insight.cost import Cost
-from pulsetrain.insight.energy.figures import DeviceEnergy, Energy
+from pulsetrain.insight.energy.figures import DeviceEnergy, DeviceKind, Energy
+from pulsetrain.insight.own_metrics import OwnMetric
 from pulsetrain.insight.report import Report
-from pulsetrain.insight.summary import GpuSummary, Summary, TrainingSummary
+from pulsetrain.insight.summary import GpuSummary, Summary, mean
 from pulsetrain.runs.folder import Run
+from pulsetrain.snapshot import Severity
+from pulsetrain.units import MIB
+from pulsetrain.views.terminal.braille import sparkline
 from pulsetrain.views.text import (
     Style,
     bound,
@@ -16,20 +22,22 @@ from pulsetrain.views.text import (
     duration,
     energy,
     grams,
-    milliseconds,
+    listed,
     money,
     number,
     percent,
     used_of,
 )
 
-MIB = 2**20
+GOOD = frozenset({"running", "finished", "detached"})
+"""Statuses of a run in which nothing has gone wrong."""
 OUTCOME = {
     "running": "running",
     "finished": "finished",
     "failed": "failed",
     "interrupted": "interrupted",
-    "died": "cut off: pulsetrain was killed",
+    "detached": "detached",
+    "died": "died (it or pulsetrain was killed)",
 }
 METHODS = {
     "counter": "the GPUs' own counters",
@@ -41,19 +49,20 @@ METHODS = {
 }
 SIMULATED = {"counter": "counters of simulated GPUs", "power": "power of simulated GPUs"}
 ORIGINS = {"measured": "measured by", "estimated": "estimated from", "assumed": "assumed from"}
-DEVICES = {"gpu": "GPUs", "cpu": "CPU", "dram": "memory"}
-GPU_HEAD = ("GPU", "busy", "peak", "memory peak", "free", "power", "hottest", "energy", "")
+DEVICES: dict[DeviceKind, str] = {"gpu": "GPUs", "cpu": "CPU", "dram": "memory"}
+GPU_HEAD = ("GPU", "util", "peak", "memory peak", "free", "power", "hottest", "energy", "")
 GPU_ALIGN = "lrrrrrrrl"
 GPU_SPARE = (2, 4, 6, 5)
 """Columns one can do without, the first of them first."""
+MOST_ALERTS = 3
+"""Rules that the summary names."""
+MOST_OTHERS = 2
+"""Of those who were on a GPU beside the run, so many are named."""
+MOST_OWN_METRICS = 8
+LEAST_SHAPE = 3
+"""Fewer values have no course to see."""
 NO_CARBON = "name a region, --carbon-region DE"
-SEVERITY = {"warning": "yellow", "error": "red"}
-
-
-def run_seconds(report: Report) -> float:
-    """From start to end; so far, of a run that goes on or was cut off."""
-    run = report.run
-    return (run.end - run.start).total_seconds() if run.end else report.summary.seconds
+SEVERITY = {"warning": "yellow", "critical": "red"}
 
 
 def outcome(run: Run) -> str:
@@ -64,15 +73,49 @@ def outcome(run: Run) -> str:
 
 def headline(report: Report, style: Style) -> str:
     """Name, outcome and length."""
-    colour = "green" if report.run.status in ("finished", "running") else "red"
-    ended = style(outcome(report.run), colour, "bold")
-    return f"{style('pulsetrain', 'bold')}  {report.run.name} {ended} after {duration(run_seconds(report))}"
+    color = "green" if report.run.status in GOOD else "red"
+    ended = style(outcome(report.run), color, "bold")
+    return f"{style('pulsetrain', 'bold')}  {report.run.name} {ended} after {duration(report.seconds)}"
 
 
 def why_no_gpus(run: Run) -> str:
     """The reason the machine gave; empty when it gave none."""
     reasons = [host.unavailable["nvidia"] for host in run.hosts.values() if "nvidia" in host.unavailable]
     return f"none watched: {reasons[0].removesuffix('.')}" if reasons else ""
+
+
+def setting(value: str | float) -> str:
+    """A value of a run's configuration: a whole number without a point."""
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def trouble(run: Run) -> list[str]:
+    """The parts of pulsetrain that left something out or failed, with the host where there are several."""
+    several = len(run.hosts) > 1
+    return [f"{name}: {line}" if several else line for name, host in run.hosts.items() for line in host.troubled]
+
+
+def alerts_line(report: Report) -> str:
+    """`NonFinite (critical) after 8.0 s, to the end; GpuHot (warning, 3 times) after 1 min 05 s, for 2 min 10 s`."""
+    times = Counter((alert.rule, alert.severity) for alert in report.alerts)
+    first: dict[tuple[str, Severity], RunAlert] = {}
+    for alert in gravest_first(report.alerts):
+        first.setdefault((alert.rule, alert.severity), alert)
+    named = []
+    for (rule, severity), alert in [*first.items()][:MOST_ALERTS]:
+        often = f", {times[rule, severity]} times" if times[rule, severity] > 1 else ""
+        began = "" if alert.elapsed_seconds is None else f" after {duration(alert.elapsed_seconds)}"
+        length = alert_length(alert, report.run)
+        named.append(f"{rule} ({severity}{often}){began}, {f'for {length}' if alert.ended else length}")
+    more = len(first) - len(named)
+    return "; ".join([*named, *([f"and {more} more"] if more else [])])
+
+
+def alert_length(alert: RunAlert, run: Run) -> str:
+    """How long an alert fired, in words."""
+    if alert.seconds is not None:
+        return duration(alert.seconds) + (", then silenced" if alert.silenced else "")
+    return "firing" if run.status == "running" else "to the end"
 
 
 def gpu_label(host: str, gpu_index: int | None, several_hosts: bool) -> str:
@@ -84,7 +127,7 @@ def gpu_rows(report: Report, style: Style) -> list[tuple[str, ...]]:
     """A row for each GPU, and one for all of them."""
     gpus = report.summary.gpus
     several_hosts = len({gpu.host for gpu in gpus}) > 1
-    total = kind_energy(report.energy.devices, "gpu")
+    total = report.energy.of_kind("gpu")
     whole = total.joules if total else None
     rows = [_gpu_row(gpu, _device(gpu, report.energy.devices), whole, several_hosts, style) for gpu in gpus]
     if len(rows) > 1:
@@ -103,8 +146,8 @@ def _gpu_row(
         notes.append(style(f"lost for {gpu.lost_samples} of {gpu.samples} readings", "red"))
     if gpu.throttled_share and gpu.throttled_share >= 0.01:
         notes.append(style(f"throttled {percent(gpu.throttled_share)} of the time", "yellow"))
-    if device and not device.charged:
-        notes.append(style("not used by the run, not charged", "dim"))
+    if device and (whose := _whose(device)):
+        notes.append(style(whose, "" if device.charged else "dim"))
     used, total = _bytes(gpu.memory_mb_peak), _bytes(gpu.memory_total_mb)
     free = None if used is None or total is None else total - used
     return (
@@ -112,7 +155,7 @@ def _gpu_row(
         number(gpu.utilization_percent_mean, "%"),
         number(gpu.utilization_percent_peak, "%"),
         used_of(used, total),
-        bytes_text(free),
+        bytes_text(free, whole=total),
         number(gpu.power_watts_mean, "W"),
         number(gpu.temperature_celsius_peak, "°C"),
         energy_text(device.total if device else None, whole),
@@ -120,8 +163,20 @@ def _gpu_row(
     )
 
 
+def _whose(device: DeviceEnergy) -> str:
+    """Who else was on a GPU, and whether it counts; empty for one that the run had to itself."""
+    named = [cut(who, 40) for who in device.others[:MOST_OTHERS]]
+    more = len(device.others) - len(named)
+    others = listed([*named, f"{more} more"] if more > 0 else named)
+    if not device.others:
+        return "" if device.charged else "not used by the run, not charged"
+    if device.used is not False:
+        return f"shared with {others}"
+    return f"used by {others}" + ("" if device.charged else ", not charged")
+
+
 def _device(gpu: GpuSummary, devices: Sequence[DeviceEnergy]) -> DeviceEnergy | None:
-    """The account of a GPU."""
+    """What a GPU used."""
     for device in devices:
         same = device.uuid == gpu.uuid if gpu.uuid else device.gpu_index == gpu.gpu_index
         if device.device == "gpu" and device.host == gpu.host and same:
@@ -129,57 +184,26 @@ def _device(gpu: GpuSummary, devices: Sequence[DeviceEnergy]) -> DeviceEnergy | 
     return None
 
 
-def steps(training: TrainingSummary) -> str:
-    """How many steps of how many, in how many epochs, on how many ranks."""
-    done = number(training.last_step if training.last_step is not None else training.steps)
-    planned = f" of {number(training.total_steps)}" if training.total_steps else ""
-    epochs = f" in {number(training.epoch, digits=1)} epochs" if training.epoch else ""
-    ranks = f" on each of {training.ranks} ranks" if training.ranks > 1 else ""
-    return f"{done}{planned}{epochs}{ranks}"
+def own_metrics(metrics: Sequence[OwnMetric], style: Style) -> list[tuple[str, str]]:
+    """Last and best values of what the program logged, each with its course; of many, the first few."""
+    shown = metrics[:MOST_OWN_METRICS]
+    width = max((len(metric.name) for metric in shown), default=0)
+    lines = [f"{metric.name:<{width}}  {own_metric(metric, style)}" for metric in shown]
+    if len(metrics) > len(shown):
+        lines.append(f"and {len(metrics) - len(shown)} more")
+    return [("" if number else "logged", line) for number, line in enumerate(lines)]
 
 
-def loss(training: TrainingSummary) -> str:
-    """The first and the last, and how often it was no number."""
-    text = ""
-    if training.loss_first is not None and training.loss_last is not None:
-        text = f"{training.loss_first:.4g} -> {training.loss_last:.4g}"
-    if training.nonfinite_losses:
-        often = "once" if training.nonfinite_losses == 1 else f"{training.nonfinite_losses} times"
-        text += f" ({often} not a number)"
-    return text.strip()
-
-
-def step_time(training: TrainingSummary) -> str:
-    """`12 ms a step (p95 15 ms)`."""
-    if training.step_seconds_p50 is None:
-        return ""
-    return f"{milliseconds(training.step_seconds_p50)} a step (p95 {milliseconds(training.step_seconds_p95)})"
-
-
-def rates(training: TrainingSummary) -> str:
-    """Samples and tokens a second. The figures are those of one rank: all do the same steps."""
-    parts = [
-        f"{number(training.samples_per_second)} samples/s" if training.samples_per_second else "",
-        f"{number(training.tokens_per_second)} tokens/s" if training.tokens_per_second else "",
-    ]
-    text = ", ".join(filter(None, parts))
-    return f"{text} on each rank" if text and training.ranks > 1 else text
-
-
-def flops(training: TrainingSummary) -> str:
-    return f"{percent(training.mfu_ratio)} of the peak FLOPs (estimated)" if training.mfu_ratio else ""
-
-
-def shares(training: TrainingSummary) -> str:
-    """What the time of a step went into."""
-    parts = {
-        "waiting for data": training.data_wait_share,
-        "forward": training.forward_share,
-        "backward": training.backward_share,
-        "optimizer": training.optimizer_share,
-        "other": training.other_share,
-    }
-    return ", ".join(f"{name} {percent(share)}" for name, share in parts.items() if share is not None)
+def own_metric(metric: OwnMetric, style: Style) -> str:
+    """`0.91 (best 0.93)` and its course; where the name does not tell what is best, the least and the most."""
+    text = f"{metric.last:.4g}"
+    if metric.best is not None:
+        text += f" (best {metric.best:.4g})"
+    elif metric.lowest != metric.highest:
+        text += f" ({metric.lowest:.4g} to {metric.highest:.4g})"
+    if len(metric.shape) < LEAST_SHAPE or metric.lowest == metric.highest:
+        return text
+    return f"{text}  {sparkline(metric.shape, len(metric.shape), ascii=not style.blocks)}"
 
 
 def job(summary: Summary, seconds: float) -> str:
@@ -188,11 +212,12 @@ def job(summary: Summary, seconds: float) -> str:
         return ""
     cores = summary.job_cpu_seconds / seconds if seconds > 0 else 0.0
     processes = summary.job_processes_peak or 0
-    many = f", up to {processes:.0f} processes" if processes > 1 else ""
-    return (
-        f"{cores:.1f} of {number(summary.cpu_cores)} cores on average, memory peak "
-        f"{bytes_text(summary.job_memory_bytes_peak)}{many}"
-    )
+    parts = [f"{cores:.1f} of {number(summary.cpu_cores)} cores on average"]
+    if summary.job_memory_bytes_peak is not None:
+        parts.append(f"memory peak {bytes_text(summary.job_memory_bytes_peak)}")
+    if processes > 1:
+        parts.append(f"up to {processes:.0f} processes")
+    return ", ".join(parts)
 
 
 def host(summary: Summary) -> str:
@@ -213,46 +238,38 @@ def how(value: Energy, simulated: bool) -> str:
     """How an amount of energy was obtained."""
     names = METHODS | SIMULATED if simulated else METHODS
     words = [names.get(word, word) for word in value.method.split(" + ")]
-    return f"{ORIGINS[value.origin]} {' and '.join(filter(None, [', '.join(words[:-1]), words[-1]]))}"
-
-
-def kind_energy(devices: Iterable[DeviceEnergy], kind: str) -> Energy | None:
-    """The charged devices of a kind together. An error that is not known for one is not known for the sum."""
-    known = [device.total for device in devices if device.device == kind and device.charged and device.total]
-    if not known:
-        return None
-    errors = [value.error_joules for value in known]
-    origins = {value.origin for value in known}
-    return Energy(
-        joules=sum(value.joules for value in known),
-        error_joules=None if None in errors else sum(filter(None, errors)),
-        origin="assumed" if "assumed" in origins else "estimated" if "estimated" in origins else "measured",
-        method=" + ".join(sorted({word for value in known for word in value.method.split(" + ")})),
-    )
-
-
-def known_kinds(devices: Iterable[DeviceEnergy]) -> list[str]:
-    """The kinds of devices that the total stands for."""
-    kinds = {device.device for device in devices if device.charged and device.total}
-    return [kind for kind in DEVICES if kind in kinds]
+    return f"{ORIGINS[value.origin]} {listed(words)}"
 
 
 def total_energy(report: Report) -> str:
     """The total, what it is made of and how that was obtained; why there is none, where GPUs could have told it."""
-    account = report.energy
-    if account.total is None:
-        return "not known: the GPUs tell neither energy nor power" if report.summary.gpus else ""
-    kinds = known_kinds(account.devices)
-    parts = [(DEVICES[kind], part) for kind in kinds if (part := kind_energy(account.devices, kind))]
+    used = report.energy
+    if used.total is None:
+        return "unknown: the GPUs report neither energy nor power" if report.summary.gpus else ""
+    parts = [(DEVICES[kind], part) for kind in used.kinds if (part := used.of_kind(kind))]
     if len(parts) == 1:
-        made = f" of the {parts[0][0]} alone, {how(parts[0][1], report.run.simulated)}"
+        made = f", {parts[0][0]} only, {how(parts[0][1], report.run.simulated)}"
     else:
-        whole = account.total.joules
+        whole = used.total.joules
         origins = {part.origin: part.origin for _, part in parts} | (
             {"measured": "simulated"} if report.run.simulated else {}
         )
         made = ": " + ", ".join(f"{name} {energy(part.joules, whole)} {origins[part.origin]}" for name, part in parts)
-    return energy_text(account.total) + made + building(report)
+    return energy_text(used.total) + made + building(report)
+
+
+def origins(report: Report) -> str:
+    """How the total was obtained: `90 % measured, 10 % estimated`."""
+    shares = report.energy.origin_shares
+    names = {"measured": "simulated"} if report.run.simulated else {}
+    if len(shares) == 1:
+        return "".join(names.get(origin, origin) for origin in shares)
+    return ", ".join(f"{_part(share)} {names.get(origin, origin)}" for origin, share in shares.items())
+
+
+def _part(share: float) -> str:
+    """A share of something that has other parts: neither nothing nor all."""
+    return "< 1 %" if share < 0.005 else "> 99 %" if share > 0.995 else percent(share)
 
 
 def building(report: Report) -> str:
@@ -292,12 +309,6 @@ def cost_line(report: Report) -> str:
 def basis(cost: Cost) -> str:
     """What was counted, and of when the price is."""
     return cost.basis if cost.dated is None or str(cost.dated) in cost.basis else f"{cost.basis} ({cost.dated})"
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    """Of what is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def _bytes(mebibytes: float | None) -> float | None:

@@ -23,17 +23,21 @@ from matplotlib.font_manager import findfont, get_font  # noqa: E402
 from matplotlib.patches import Patch  # noqa: E402
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter  # noqa: E402
 
+from pulsetrain.units import SECONDS_PER_DAY, SECONDS_PER_HOUR, SECONDS_PER_MINUTE  # noqa: E402
 from pulsetrain.views.charts import MANY_LINES, Chart, Line  # noqa: E402
+from pulsetrain.views.colors import DARK, LIGHT  # noqa: E402
 
-# Okabe and Ito's colours, which people see apart whatever their eyes, darker or lighter for their ground.
-LIGHT = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5c5c5c", "#a89a00")
-DARK = ("#4ba3db", "#f2844b", "#2fc79a", "#e39cc6", "#f2b632", "#8ccff7", "#b8b8b8", "#e6db5a")
 INK, RULE = "#24292f", "#d8dee4"
 MOST_NAMED = 16
 """Lines that a legend names one by one."""
 PNG_DPI = 200
 MARGINS = {"left": 0.1, "right": 0.985, "top": 0.96, "bottom": 0.19}
-UNITS = ((3 * 86400, 86400, "d"), (3 * 3600, 3600, "h"), (180, 60, "min"), (0, 1, "s"))
+UNITS = (
+    (3 * SECONDS_PER_DAY, SECONDS_PER_DAY, "d"),
+    (3 * SECONDS_PER_HOUR, SECONDS_PER_HOUR, "h"),
+    (3 * SECONDS_PER_MINUTE, SECONDS_PER_MINUTE, "min"),
+    (0.0, 1.0, "s"),
+)
 """From which length of a run on, in which unit time is told."""
 FONTS = ["DejaVu Sans"]  # ships with matplotlib
 SETTINGS = {
@@ -66,10 +70,10 @@ SETTINGS = {
 
 
 def palette(count: int, dark: bool = False) -> list[str]:
-    """A colour for each line; beyond eight, steps from one end of a scale to the other."""
-    colours = DARK if dark else LIGHT
-    if count <= len(colours):
-        return list(colours[:count])
+    """A color for each line; beyond eight, steps from one end of a scale to the other."""
+    colors = DARK if dark else LIGHT
+    if count <= len(colors):
+        return list(colors[:count])
     first, last = (0.3, 1.0) if dark else (0.0, 0.85)
     return [to_hex(colormaps["viridis"](x)) for x in np.linspace(first, last, count)]
 
@@ -95,7 +99,7 @@ def svg(chart: Chart, span: float) -> str:
 
 
 def panels_png(panels: Sequence[Panel], title: str, legend: Sequence[str]) -> bytes:
-    """Panels in two columns; below them the names whose colours they share."""
+    """Panels in two columns; below them the names whose colors they share."""
     rows = max(1, -(-len(panels) // 2))
     with matplotlib.style.context(["default", SETTINGS]):
         figure = Figure(figsize=(10, 0.9 + 2.7 * rows), dpi=PNG_DPI, layout="constrained")
@@ -104,7 +108,7 @@ def panels_png(panels: Sequence[Panel], title: str, legend: Sequence[str]) -> by
         grid = figure.subplots(rows, 2, squeeze=False)
         for axes, panel in zip(grid.flat, panels, strict=False):
             panel.draw(axes)
-            axes.set_title(panel.title)
+            axes.set_title(drawable(panel.title))
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
         _legend(figure, legend)
@@ -113,12 +117,49 @@ def panels_png(panels: Sequence[Panel], title: str, legend: Sequence[str]) -> by
     return stream.getvalue()
 
 
-def panel_svg(panel: Panel, colours: int) -> str:
-    """A panel as an element for a page, with so many of its colours."""
-    return _svg(panel, colours, (5.6, 2.4))
+def sheet_svg(charts: Sequence[Chart], title: str, span: float) -> str:
+    """Charts of one run in two columns on a light sheet, for where there is no page with styles around them."""
+    rows = max(1, -(-len(charts) // 2))
+    with matplotlib.style.context(["default", SETTINGS]):
+        figure = Figure(figsize=(9.6, 0.55 + 1.9 * rows), layout="constrained")
+        FigureCanvasSVG(figure)
+        figure.suptitle("\n".join(map(drawable, title.splitlines())), fontsize=9, x=0.01, ha="left")
+        grid = figure.subplots(rows, 2, squeeze=False)
+        for axes, chart in zip(grid.flat, charts, strict=False):
+            _draw(axes, chart, span)
+            axes.set_title(drawable(chart.caption))
+            _name_lines(axes, chart)
+        for axes in grid.flat[len(charts) :]:
+            axes.set_axis_off()
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    return _small(stream.getvalue())
 
 
-def _svg(panel: Panel, colours: int, inches: tuple[float, float], margins: Mapping[str, float] | None = None) -> str:
+def _name_lines(axes: Axes, chart: Chart) -> None:
+    """Which color is which; of very many lines nobody could tell."""
+    if 1 < len(chart.lines) <= len(LIGHT):
+        patches = [Patch(color=color) for color in palette(len(chart.lines))]
+        names = [drawable(line.label) for line in chart.lines]
+        axes.legend(
+            patches,
+            names,
+            loc="upper left",
+            bbox_to_anchor=(1.0, 1.0),  # beside the drawing
+            borderaxespad=0.2,
+            fontsize=6,
+            handlelength=0.8,
+            handleheight=0.6,
+            handletextpad=0.4,
+        )
+
+
+def panel_svg(panel: Panel, colors: int) -> str:
+    """A panel as an element for a page, with so many of its colors."""
+    return _svg(panel, colors, (5.6, 2.4))
+
+
+def _svg(panel: Panel, colors: int, inches: tuple[float, float], margins: Mapping[str, float] | None = None) -> str:
     with matplotlib.style.context(["default", SETTINGS]):
         figure = Figure(figsize=inches, layout=None if margins else "constrained")
         FigureCanvasSVG(figure)
@@ -128,48 +169,50 @@ def _svg(panel: Panel, colours: int, inches: tuple[float, float], margins: Mappi
         stream = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(stream, format="svg", transparent=True, metadata=nothing)
-    return _inline(stream.getvalue(), palette(colours), panel.title)
+    return _inline(stream.getvalue(), palette(colors), panel.title)
 
 
 def _draw(axes: Axes, chart: Chart, span: float) -> None:
     scale, unit = next((seconds, unit) for least, seconds, unit in UNITS if span >= least)
-    colours = palette(len(chart.lines))
+    colors = palette(len(chart.lines))
     if chart.kind == "stack":
         layers = [line.values for line in chart.lines]
-        axes.stackplot(chart.lines[0].seconds / scale, layers, colors=colours, alpha=0.85, linewidth=0)
+        axes.stackplot(chart.lines[0].seconds / scale, layers, colors=colors, alpha=0.85, linewidth=0)
     else:
-        for line, colour in zip(chart.lines, colours, strict=True):
-            _draw_line(axes, line, scale, colour, chart)
+        for line, color in zip(chart.lines, colors, strict=True):
+            _draw_line(axes, line, scale, color, chart)
     axes.set_xlim(0, span / scale)
     axes.set_xlabel(f"time ({unit})")
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.6g}")
-    if chart.zero:
+    if chart.share:
+        axes.set_ylim(0, 100)
+    elif chart.zero:
         highest = max(float(axes.dataLim.y1), chart.top or 0.0)
         axes.set_ylim(0, chart.cut or 1.05 * highest or 1)
 
 
-def _draw_line(axes: Axes, line: Line, scale: float, colour: str, chart: Chart) -> None:
+def _draw_line(axes: Axes, line: Line, scale: float, color: str, chart: Chart) -> None:
     seconds = line.seconds / scale
     few = len(chart.lines) <= MANY_LINES
     if few and line.low is not None and line.high is not None:
-        axes.fill_between(seconds, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(seconds, line.low, line.high, color=color, alpha=0.18, linewidth=0)
     way = "steps-post" if chart.kind == "steps" else "default"
     if line.smooth is None:
-        axes.plot(seconds, line.values, color=colour, linewidth=1.2 if few else 0.9, drawstyle=way)
+        axes.plot(seconds, line.values, color=color, linewidth=1.2 if few else 0.9, drawstyle=way)
     else:
-        axes.plot(seconds, line.values, color=colour, linewidth=0.6, alpha=0.5)
-        axes.plot(seconds, line.smooth, color=colour, linewidth=1.4)
+        axes.plot(seconds, line.values, color=color, linewidth=0.6, alpha=0.5)
+        axes.plot(seconds, line.smooth, color=color, linewidth=1.4)
 
 
 def _legend(figure: Figure, labels: Sequence[str]) -> None:
-    """Below all charts. Of very many lines some are named: their colours are steps of one scale."""
+    """Below all charts. Of very many lines some are named: their colors are steps of one scale."""
     if len(labels) < 2:
         return
-    colours = palette(len(labels))
+    colors = palette(len(labels))
     named = np.unique(np.linspace(0, len(labels) - 1, min(len(labels), MOST_NAMED)).round().astype(int))
     figure.legend(
-        [Patch(color=colours[index]) for index in named],
+        [Patch(color=colors[index]) for index in named],
         [drawable(labels[index]) for index in named],
         loc="outside lower center",
         ncols=min(8, len(named)),
@@ -184,20 +227,38 @@ def drawable(text: str) -> str:
     return "".join(character if ord(character) in known else "?" for character in text).replace("$", r"\$")
 
 
-def _inline(drawing: str, colours: Sequence[str], label: str) -> str:
-    """The bare element of a drawing, small; colours and font are the page's: --ink, --rule, --line-0, ..., --font."""
+def _inline(drawing: str, colors: Sequence[str], label: str) -> str:
+    """The bare element of a drawing, small; colors and font are the page's: --ink, --rule, --line-0, ..., --font."""
+    drawing = _small(drawing)
+    drawing = re.sub(r"(font: (?:bold )?[\d.]+px)[^;\"]*", r"\1 var(--font)", drawing)
+    for name, color in (("ink", INK), ("rule", RULE), *((f"line-{i}", color) for i, color in enumerate(colors))):
+        drawing = drawing.replace(color, f"var(--{name})")
+    drawing = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawing, count=1)
+    drawing = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawing, count=1)
+    return drawing.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
+
+
+def _small(drawing: str) -> str:
+    """The bare element of a drawing, without what nobody sees."""
     drawing = drawing[drawing.index("<svg") :]
     used = set(re.findall(r"#([\w-]+)[\")]", drawing))
     drawing = re.sub(r' id="([\w.-]+)"', lambda found: found[0] if found[1] in used else "", drawing)
     drawing = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", drawing, flags=re.DOTALL)
-    drawing = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\d\.\d)\d+", r"\1", path[0]).replace("\n", ""), drawing)
-    drawing = re.sub(r"(font: (?:bold )?[\d.]+px)[^;\"]*", r"\1 var(--font)", drawing)
-    for name, colour in (("ink", INK), ("rule", RULE), *((f"line-{i}", colour) for i, colour in enumerate(colours))):
-        drawing = drawing.replace(colour, f"var(--{name})")
-    drawing = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", drawing, count=1)
-    drawing = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", drawing, count=1)
-    drawing = re.sub(r">\s+<", "><", drawing)
-    return drawing.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1).strip()
+    drawing = re.sub(r' transform="rotate\(-?0 [^"]*"', "", drawing)
+    drawing = re.sub(r' d="([^"]*)"', lambda path: f' d="{_short_path(path[1])}"', drawing)
+    return re.sub(r">\s+<", "><", drawing).strip()
+
+
+def _short_path(path: str) -> str:
+    """To a tenth of a point, and without the points within a stretch that is level."""
+    steps = re.findall(r"[A-Za-z][^A-Za-z]*", re.sub(r"(\d\.\d)\d+", r"\1", path))
+    kept: list[str] = []
+    for step in (" ".join(step.split()) for step in steps):
+        level = len(kept) > 1 and step[0] == kept[-1][0] == "L" and step.split()[2] == kept[-1].split()[2]
+        if level and kept[-2][0] in "LM" and kept[-2].split()[2] == step.split()[2]:
+            kept.pop()
+        kept.append(step)
+    return " ".join(kept)
 
 
 def log_times(axes: Axes) -> None:

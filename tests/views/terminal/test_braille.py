@@ -95,7 +95,7 @@ def test_the_parts_of_a_bar_make_up_its_width(parts: list[float | None], width: 
         assert abs(len(bar) - width * (part or 0.0) / (sum(filter(None, parts)) or 1.0)) <= 1
 
 
-def test_neighbouring_parts_of_a_bar_differ_without_colours() -> None:
+def test_neighboring_parts_of_a_bar_differ_without_colors() -> None:
     first, second, third = stacked([1.0, 2.0, 1.0], 8)
     assert (len(first), len(second), len(third)) == (2, 4, 2)
     assert len({*first, *second, *third}) == 3

@@ -3,18 +3,29 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pulsetrain.insight.compare import Compared
 from pulsetrain.insight.compare.figures import Figure
 from pulsetrain.insight.compare.significance import RELEVANT
-from pulsetrain.insight.compare.words import time_text
+from pulsetrain.units import MIB
+from pulsetrain.views.compare.content import ComparedRun
 from pulsetrain.views.phrases import OUTCOME
-from pulsetrain.views.text import ABSENT, bytes_text, duration, energy, grams, money, number, percent
+from pulsetrain.views.text import (
+    ABSENT,
+    bytes_text,
+    duration,
+    energy,
+    grams,
+    listed,
+    money,
+    number,
+    percent,
+    rate,
+    short_duration,
+)
 
-MIB = 2**20
 NOISE = "~"
 """Before a change that cannot be told from none."""
 SAME = "same"
-LEGEND = f"{NOISE} cannot be told from no difference: noise, or within the error of the figure."
+LEGEND = f"{NOISE} no significant difference: noise, or within the error of the figure."
 
 
 @dataclass(frozen=True)
@@ -32,47 +43,54 @@ def cells(figure: Figure) -> list[Cell]:
     return [Cell(_value(figure, run), _change(figure, run), _mood(figure, run)) for run in range(len(figure.values))]
 
 
-def about(run: Compared) -> str:
+def about(run: ComparedRun) -> str:
     """A run in a line: what became of it, where."""
     code = f" (exit code {run.exit_code})" if run.exit_code else ""
     outcome = OUTCOME.get(run.status, run.status) + code
     steps = f"{number(run.steps)} steps" if run.steps else "no steps"
-    if run.warm_up_steps:
-        steps += f" ({number(run.warm_up_steps)} warm-up)"
+    left_out = {"of warm-up": run.warm_up_steps, "interrupted": run.interrupted_steps}
+    if words := [f"{number(count)} {kind}" for kind, count in left_out.items() if count]:
+        steps += f" ({listed(words)} left out)"
     name = f"{run.name}, " if run.name != run.label else ""
     return (
         f"{name}{outcome} after {duration(run.seconds)}, {steps}, GPUs {run.gpus}, on {', '.join(run.hosts) or ABSENT}"
     )
 
 
+def verdict_text(run: ComparedRun) -> str:
+    """What holds a run back by its own verdict, whatever it is compared with."""
+    return f"{run.finding}: {run.verdict}" if run.finding else run.verdict
+
+
 def _value(figure: Figure, run: int) -> str:
     value = figure.values[run]
-    text = _text(value, figure.unit)
+    text = _text(value, figure.unit, max((abs(each) for each in figure.values if each is not None), default=0.0))
     share = figure.shares[run] if figure.shares else None
     return text if share is None else f"{text} ({percent(share)})"
 
 
-_TEXTS: dict[str, Callable[[float], str]] = {
-    "seconds": time_text,
-    "duration": duration,
-    "share": percent,
-    "cores": lambda value: f"{value:.2f}",
-    "MiB": lambda value: bytes_text(value * MIB),
-    "Hz": lambda value: number(value / 1e6, "MHz"),
-    "W": lambda value: number(value, "W"),
+_TEXTS: dict[str, Callable[[float, float], str]] = {
+    "seconds": short_duration,
+    "duration": lambda value, most: duration(value),
+    "share": lambda value, most: percent(value),
+    "cores": lambda value, most: f"{value:.2f}",
+    "MiB": lambda value, most: bytes_text(value * MIB, whole=most * MIB),
+    "Hz": lambda value, most: number(value / 1e6, "MHz"),
+    "W": lambda value, most: number(value, "W"),
     "J": energy,
     "g": grams,
-    "number": lambda value: f"{value:.4g}",
-    "count": lambda value: number(value, digits=0 if value == round(value) else 1),
-    "rate": lambda value: number(value, digits=0 if value >= 100 else 1),
+    "number": lambda value, most: f"{value:.4g}",
+    "count": lambda value, most: number(value, digits=0 if value == round(value) else 1),
+    "rate": lambda value, most: rate(value),
 }
+"""Of a value, in the unit that fits the most of its row."""
 
 
-def _text(value: float | None, unit: str) -> str:
+def _text(value: float | None, unit: str, most: float) -> str:
     if value is None:
         return ABSENT
     kind, _, currency = unit.partition(" ")
-    return money(value, currency) if kind == "money" else _TEXTS[unit](value)
+    return money(value, currency) if kind == "money" else _TEXTS[unit](value, most)
 
 
 def _change(figure: Figure, run: int) -> str:

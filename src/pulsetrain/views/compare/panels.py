@@ -1,12 +1,14 @@
-"""The charts of a comparison: one colour for each run in all of them."""
+"""The charts of a comparison: one color for each run in all of them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pulsetrain.insight.compare.sides import PARTS, Side
-from pulsetrain.insight.compare.significance import Floats
+from pulsetrain.insight.compare.sides import Side
+from pulsetrain.insight.parts import STEP_PARTS
+from pulsetrain.insight.steps import Floats
+from pulsetrain.units import MIB_PER_GIB
 from pulsetrain.views.plots import UNITS, Panel, drawable, log_times, palette, panel_svg, panels_png
 from pulsetrain.views.text import cut, energy
 
@@ -20,11 +22,20 @@ LAST_SHARE = 0.995
 FAR_APART = 20.0
 """Times that span more than this are drawn on a logarithmic axis."""
 LABEL_LENGTH = 18
-PART_COLOURS = ("#7b3294", "#5f6b78", "#8d98a4", "#b9c1ca", "#dde2e7")
-"""Waiting stands out, and none of them is the colour of a run."""
+PART_COLORS = {
+    "data_wait": "#7b3294",
+    "copy": "#b07cc6",
+    "forward": "#5f6b78",
+    "backward": "#8d98a4",
+    "communication": "#c26a1b",
+    "optimizer": "#b9c1ca",
+    "logging": "#2f7d5d",
+    "gc": "#8fbfa5",
+    "other": "#dde2e7",
+}
+"""Waiting stands out, and none of them is the color of a run."""
 LEAST_ROWS = 4
 """A bar of fewer runs is no thicker."""
-MIB_PER_GIB = 1024
 
 
 def compare_png(sides: Sequence[Side]) -> bytes:
@@ -41,14 +52,16 @@ def _panels(sides: Sequence[Side]) -> Iterator[Panel]:
     """Every chart for which at least one run has figures."""
     stepping = [side.steps for side in sides if side.steps]
     if stepping:
-        yield Panel("Time of a step: share of steps that take no longer", lambda axes: _distribution(axes, sides))
+        yield Panel("Step time: share of steps that take no longer", lambda axes: _distribution(axes, sides))
     if any(mean is not None for steps in stepping for mean in steps.parts.values()):
-        yield Panel("What the time of a step goes into, mean", lambda axes: _parts(axes, sides))
-    busy = [side.timeline.busy_percent for side in sides]
-    watts = [side.timeline.watts for side in sides]
-    memory = [side.timeline.memory_mb / MIB_PER_GIB for side in sides]
+        yield Panel("What a step spends its time on, mean", lambda axes: _parts(axes, sides))
+    for name in dict.fromkeys(name for side in sides for name in side.curves):
+        yield Panel(name, _curves(sides, name))
+    busy = [side.facts.timeline.busy_percent for side in sides]
+    watts = [side.facts.timeline.watts for side in sides]
+    memory = [side.facts.timeline.memory_mb / MIB_PER_GIB for side in sides]
     for title, unit, values in (
-        ("GPUs busy, mean", "%", busy),
+        ("GPU utilization, mean", "%", busy),
         ("Power of all GPUs", "W", watts),
         ("Memory in use on the fullest GPU", "GiB", memory),
     ):
@@ -64,15 +77,15 @@ def _panels(sides: Sequence[Side]) -> Iterator[Panel]:
 
 def _distribution(axes: "Axes", sides: Sequence[Side]) -> None:
     shares = np.linspace(0, LAST_SHARE, CURVE_POINTS)
-    colours = palette(len(sides))
+    colors = palette(len(sides))
     curves = [
-        (np.quantile(side.steps.seconds, shares), colour)
-        for side, colour in zip(sides, colours, strict=True)
+        (np.quantile(side.steps.seconds, shares), color)
+        for side, color in zip(sides, colors, strict=True)
         if side.steps
     ]
     scale, unit = _unit(max(curve[-1] for curve, _ in curves))
-    for curve, colour in curves:
-        axes.plot(curve / scale, 100 * shares, color=colour, linewidth=1.4)
+    for curve, color in curves:
+        axes.plot(curve / scale, 100 * shares, color=color, linewidth=1.4)
     if max(curve[-1] for curve, _ in curves) > FAR_APART * min(curve[0] for curve, _ in curves):
         log_times(axes)
     axes.set_ylim(0, 100)
@@ -81,16 +94,26 @@ def _distribution(axes: "Axes", sides: Sequence[Side]) -> None:
 
 
 def _parts(axes: "Axes", sides: Sequence[Side]) -> None:
-    means = {part: np.array([_part(side, part) for side in sides]) for part in PARTS}
+    means = {part: np.array([_part(side, part) for side in sides]) for part in STEP_PARTS}
     totals = np.sum(list(means.values()), axis=0)
     scale, unit = _unit(totals.max())
     left = np.zeros(len(sides))
-    for part, colour in zip(PARTS, PART_COLOURS, strict=True):
-        axes.barh(range(len(sides)), means[part] / scale, left=left, color=colour, height=0.6, label=PARTS[part])
+    seen = [part for part in STEP_PARTS if means[part].any()]
+    for part in seen:
+        axes.barh(
+            range(len(sides)),
+            means[part] / scale,
+            left=left,
+            color=PART_COLORS[part],
+            height=0.6,
+            label=STEP_PARTS[part],
+        )
         left += means[part] / scale
     _name_rows(axes, sides)
     axes.set_xlabel(f"time ({unit})")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.42, -0.24), ncols=len(PARTS), handlelength=1, columnspacing=1)
+    axes.legend(
+        loc="upper center", bbox_to_anchor=(0.42, -0.24), ncols=min(5, len(seen)), handlelength=1, columnspacing=1
+    )
 
 
 def _part(side: Side, part: str) -> float:
@@ -99,14 +122,32 @@ def _part(side: Side, part: str) -> float:
 
 def _over_time(sides: Sequence[Side], values: Sequence[Floats], unit: str) -> Callable[["Axes"], None]:
     def draw(axes: "Axes") -> None:
-        span = max((float(side.timeline.seconds[-1]) for side in sides if side.timeline.seconds.size), default=0.0)
+        span = max(
+            (float(side.facts.timeline.seconds[-1]) for side in sides if side.facts.timeline.seconds.size), default=0.0
+        )
         scale, time_unit = next((seconds, name) for least, seconds, name in UNITS if span >= least)
-        for side, line, colour in zip(sides, values, palette(len(sides)), strict=True):
-            axes.plot(side.timeline.seconds / scale, line, color=colour, linewidth=1.2, alpha=0.85)
+        for side, line, color in zip(sides, values, palette(len(sides)), strict=True):
+            axes.plot(side.facts.timeline.seconds / scale, line, color=color, linewidth=1.2, alpha=0.85)
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0, top=102 if unit == "%" else None)
         axes.set_xlabel(f"time since the start of the run ({time_unit})")
         axes.set_ylabel(unit)
+        axes.locator_params(axis="y", nbins=5)
+
+    return draw
+
+
+def _curves(sides: Sequence[Side], name: str) -> Callable[["Axes"], None]:
+    """What the runs logged under one name, over each other."""
+
+    def draw(axes: "Axes") -> None:
+        shown = [(side.curves[name], n) for n, side in enumerate(sides) if name in side.curves]
+        span = max(float(curve.seconds[-1]) for curve, _ in shown)
+        scale, time_unit = next((seconds, unit) for least, seconds, unit in UNITS if span >= least)
+        for curve, n in shown:
+            axes.plot(curve.seconds / scale, curve.values, color=palette(len(sides))[n], linewidth=1.2, alpha=0.85)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"time since the start of the run ({time_unit})")
         axes.locator_params(axis="y", nbins=5)
 
     return draw

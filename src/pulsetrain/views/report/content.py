@@ -7,11 +7,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from pulsetrain.insight.alerts import gravest_first
 from pulsetrain.insight.carbon import GreenerStart
-from pulsetrain.insight.energy.figures import DeviceEnergy, Portion
+from pulsetrain.insight.energy.figures import DeviceEnergy, Portion, RunEnergy
+from pulsetrain.insight.listing import flat_settings
 from pulsetrain.insight.report import Report
+from pulsetrain.rules.alert import KINDS as ALERT_KINDS
 from pulsetrain.runs.folder import Host, Run
-from pulsetrain.views import phrases
+from pulsetrain.views import node_phrases, phrases, time_phrases, verdict_phrases
+from pulsetrain.views import training_phrases as words
+from pulsetrain.views.chart_list import OWN_METRICS, TIME
+from pulsetrain.views.charts import MOST_OWN_METRICS
+from pulsetrain.views.terminal.braille import sparkline
 from pulsetrain.views.text import (
     Style,
     bound,
@@ -19,7 +26,7 @@ from pulsetrain.views.text import (
     duration,
     energy,
     grams,
-    milliseconds,
+    in_one_unit,
     money,
     number,
     percent,
@@ -38,7 +45,7 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Rows under a head. `align` has a letter for each column, l or r; `spare` are those one can do without."""
 
     head: Row
@@ -53,21 +60,26 @@ class Section:
 
     title: str
     facts: list[Fact] = field(default_factory=list)
-    table: Table | None = None
+    table: ReportTable | None = None
     remarks: list[str] = field(default_factory=list)
 
 
 def sections(report: Report, style: Style) -> list[Section]:
-    """All that is known, in the order in which one asks. `style` colours what is amiss."""
+    """All that is known, in the order in which one asks. `style` colors what is amiss."""
     found = [
         _run(report),
+        _verdict(report, style),
         _gpus(report, style),
         _training(report),
+        *_nodes(report, style),
+        _time(report),
+        _own_metrics(report, style),
         _machine(report),
         _energy(report),
         *_carbon_and_cost(report),
         _phases(report),
         _epochs(report),
+        _alerts(report, style),
         _events(report, style),
         _record(report),
     ]
@@ -78,15 +90,41 @@ def sections(report: Report, style: Style) -> list[Section]:
     ]
 
 
+def _verdict(report: Report, style: Style) -> Section:
+    """The main finding with all that shows it, and a line for each further one."""
+    verdict = report.verdict
+    if verdict is None:
+        return Section("Verdict")
+    main = verdict.main
+    facts = [("verdict", verdict.headline)]
+    if main is not None:
+        facts += [
+            ("finding", f"{verdict_phrases.finding_title(main, style)}, confidence {main.confidence}"),
+            ("do", main.advice),
+            ("cost", verdict_phrases.cost_text(main.cost, report)),
+            ("evidence", verdict_phrases.evidence_text(main)),
+        ]
+    facts += [
+        ("also", verdict_phrases.finding_text(finding, report, style))
+        for finding in verdict.findings
+        if finding is not main and finding.summary not in verdict.headline
+    ]
+    facts += [("size", hint) for hint in verdict.sizing]
+    return Section("Verdict", facts)
+
+
 def _run(report: Report) -> Section:
     run, training = report.run, report.summary.training
-    speed = [phrases.rates(training), phrases.step_time(training)] if training else []
+    speed = [words.rates(training), words.step_time(training)] if training else []
     facts = [
         ("command", shlex.join(run.command)),
         ("started", f"{run.start.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"),
         *(("machine", machine) for machine in _machines(run)),
         ("speed", ", ".join(filter(None, speed))),
+        ("project", run.project),
         ("tags", ", ".join(f"{key}={value}" for key, value in run.tags.items())),
+        ("config", ", ".join(f"{key}={phrases.setting(value)}" for key, value in flat_settings(run.config).items())),
+        ("note", run.note),
         ("folder", report.path),
     ]
     remarks = ["The GPUs are simulated: nothing about them is a measurement."] if run.simulated else []
@@ -113,27 +151,90 @@ def _gpus(report: Report, style: Style) -> Section:
     if not report.summary.gpus:
         return Section("GPUs", [("GPUs", phrases.why_no_gpus(report.run))])
     rows = phrases.gpu_rows(report, style)
-    return Section("GPUs", table=Table(phrases.GPU_HEAD, rows, phrases.GPU_ALIGN, phrases.GPU_SPARE))
+    return Section("GPUs", table=ReportTable(phrases.GPU_HEAD, rows, phrases.GPU_ALIGN, phrases.GPU_SPARE))
 
 
 def _training(report: Report) -> Section:
     training = report.summary.training
     if training is None:
-        return Section("Training")
-    median, slow = training.step_seconds_p50, training.step_seconds_p95
+        return Section("Training", remarks=report.missing)
     facts = [
-        ("steps", phrases.steps(training)),
-        ("loss", phrases.loss(training)),
-        ("step time", f"median {milliseconds(median)}, p95 {milliseconds(slow)}" if median is not None else ""),
-        ("of a step", phrases.shares(training)),
-        ("throughput", phrases.rates(training)),
-        ("FLOPs", phrases.flops(training)),
+        ("steps", words.steps(training)),
+        ("loss", words.loss(training)),
+        ("updates", words.updates(training)),
+        ("step time", words.step_time(training)),
+        ("of a step", words.shares(training)),
+        ("throughput", words.rates(training)),
+        ("FLOPs", words.flops(training)),
+        ("rest", words.left_out(training)),
     ]
-    return Section("Training", facts)
+    return Section("Training", facts, remarks=report.missing)
+
+
+def _nodes(report: Report, style: Style) -> list[Section]:
+    """Each host and each rank of a run that has several."""
+    found = report.nodes
+    if found is None:
+        return []
+    nodes = Section("Nodes")
+    if len(found.nodes) > 1:
+        rows = node_phrases.node_rows(found, style)
+        table = ReportTable(node_phrases.NODE_HEAD, rows, node_phrases.NODE_ALIGN, node_phrases.NODE_SPARE)
+        nodes = Section("Nodes", table=table, remarks=node_phrases.node_remarks(found))
+    if len(found.ranks) < 2:
+        return [nodes]
+    facts = [
+        ("skew", node_phrases.skew_text(found)),
+        *(("late", text) for text in node_phrases.late_texts(found)),
+        *(("held up", text) for text in node_phrases.held_up_texts(found)),
+    ]
+    rows = node_phrases.rank_rows(found)
+    more = len(found.ranks) - node_phrases.MOST_RANKS
+    remarks = [f"Those of {len(found.ranks)} ranks that stand out; --json has them all."] if more > 0 else []
+    table = ReportTable(node_phrases.RANK_HEAD, rows, node_phrases.RANK_ALIGN, node_phrases.RANK_SPARE)
+    return [nodes, Section("Ranks", facts, table, remarks)]
+
+
+def _time(report: Report) -> Section:
+    """What every instant of every rank went into."""
+    ledger = report.ledger
+    if ledger is None:
+        return Section(TIME)
+    ranks = len({(rank.host, rank.rank) for rank in ledger.ranks})
+    facts = [
+        ("goodput", time_phrases.goodput(ledger)),
+        ("start-up", time_phrases.startup(ledger)),
+        ("ranks", f"{ranks}, whose times are added up" if ranks > 1 else ""),
+    ]
+    rows = time_phrases.time_rows(report, ledger)
+    table = ReportTable(time_phrases.TIME_HEAD, rows, time_phrases.TIME_ALIGN, time_phrases.TIME_SPARE)
+    return Section(TIME, facts, table, remarks=time_phrases.attempts(ledger.ranks))
+
+
+def _own_metrics(report: Report, style: Style) -> Section:
+    """What the program logged under names of its own."""
+    if not report.own_metrics:
+        return Section(OWN_METRICS)
+    rows = [
+        (
+            metric.name,
+            f"{metric.last:.4g}",
+            f"{metric.best:.4g}" if metric.best is not None else "",
+            f"{metric.lowest:.4g}",
+            f"{metric.highest:.4g}",
+            number(metric.count),
+            sparkline(metric.shape, len(metric.shape), ascii=not style.blocks),
+        )
+        for metric in report.own_metrics[:MOST_OWN_METRICS]
+    ]
+    more = len(report.own_metrics) - len(rows)
+    head = ("name", "last", "best", "lowest", "highest", "values", "trend")
+    remarks = [f"And {more} more; all are in `pulsetrain export`."] if more > 0 else []
+    return Section(OWN_METRICS, table=ReportTable(head, rows, "lrrrrrl", spare=(3, 4, 5)), remarks=remarks)
 
 
 def _machine(report: Report) -> Section:
-    seconds = phrases.run_seconds(report)
+    seconds = report.seconds
     own = report.summary.pulsetrain_cpu_seconds
     facts = [
         ("job", phrases.job(report.summary, seconds)),
@@ -144,44 +245,39 @@ def _machine(report: Report) -> Section:
 
 
 def _energy(report: Report) -> Section:
-    account = report.energy
-    whole = account.total.joules if account.total else None
+    used = report.energy
     facts = [
         *_energy_parts(report),
-        ("idle", _idle(account.devices, whole)),
-        ("per step", energy(account.joules_per_step) if account.joules_per_step is not None else ""),
-        ("per sample", energy(account.joules_per_sample) if account.joules_per_sample is not None else ""),
-        ("per token", energy(account.joules_per_token) if account.joules_per_token is not None else ""),
+        ("idle", _idle(used)),
+        ("per step", energy(used.joules_per_step) if used.joules_per_step is not None else ""),
+        ("per sample", energy(used.joules_per_sample) if used.joules_per_sample is not None else ""),
+        ("per token", energy(used.joules_per_token) if used.joules_per_token is not None else ""),
     ]
-    remarks = [*_disagreements(account.devices), *_device_notes(account.devices)]
-    return Section("Energy", facts, remarks=[*remarks, *account.also_counted_in])
+    remarks = [*_disagreements(used.devices), *_device_notes(used.devices)]
+    return Section("Energy", facts, remarks=[*remarks, *used.also_counted_in])
 
 
 def _energy_parts(report: Report) -> Iterator[Fact]:
     """The total, and below it what it is made of."""
-    account = report.energy
-    kinds = phrases.known_kinds(account.devices)
-    if account.total is None or len(kinds) == 1:
+    used = report.energy
+    if used.total is None or len(used.kinds) == 1:
         yield "total", phrases.total_energy(report)
         return
-    yield "total", phrases.energy_text(account.total) + phrases.building(report)
-    for kind in kinds:
-        if part := phrases.kind_energy(account.devices, kind):
-            amount, origin = phrases.energy_text(part, account.total.joules), phrases.how(part, report.run.simulated)
+    yield "total", f"{phrases.energy_text(used.total)}{phrases.building(report)}, {phrases.origins(report)}"
+    for kind in used.kinds:
+        if part := used.of_kind(kind):
+            amount, origin = phrases.energy_text(part, used.total.joules), phrases.how(part, report.run.simulated)
             yield phrases.DEVICES[kind], f"{amount}, {origin}"
 
 
-def _idle(devices: list[DeviceEnergy], total: float | None) -> str:
+def _idle(used: RunEnergy) -> str:
     """What the GPUs used for nothing."""
-    known = [device for device in devices if device.device == "gpu" and device.charged]
-    idle = [device.idle_joules for device in known if device.idle_joules is not None]
-    active = [device.active_joules for device in known if device.active_joules is not None]
-    whole = sum(idle) + sum(active)
-    if not idle or not active or not whole:
+    idle, active = used.gpu_idle_joules, used.gpu_active_joules
+    if idle is None or active is None or not idle + active:
         return ""
-    share = percent(sum(idle) / whole)
-    spent, used = energy(sum(idle), total), energy(sum(active), total)
-    return f"{spent} while no kernel ran, {share} of the GPUs' energy; active {used}"
+    total = used.total.joules if used.total else None
+    share = percent(idle / (idle + active))
+    return f"{energy(idle, total)} while no kernel ran, {share} of the GPUs' energy; active {energy(active, total)}"
 
 
 def _disagreements(devices: Sequence[DeviceEnergy]) -> Iterator[str]:
@@ -195,7 +291,7 @@ def _disagreements(devices: Sequence[DeviceEnergy]) -> Iterator[str]:
         low, high = min(ratios.values()), max(ratios.values())
         span = f"{high:.1f} %" if len(ratios) == 1 else f"{low:.1f} to {high:.1f} %"
         side = "above" if above else "below"
-        yield f"{_names(list(ratios))}: power added up lies {span} {side} the counter, which is counted."
+        yield f"{_names(list(ratios))}: integrated power is {span} {side} the counter; the counter is used."
 
 
 def _device_notes(devices: Sequence[DeviceEnergy]) -> Iterator[str]:
@@ -244,7 +340,7 @@ def _greener(greener: GreenerStart) -> str:
         return "now is as good a time as any in the forecast"
     saved = percent(1 - greener.grams / greener.grams_now)
     return (
-        f"begun at {greener.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC, such a run would emit {grams(greener.grams)}, "
+        f"started at {greener.start.astimezone(UTC):%Y-%m-%d %H:%M} UTC, such a run would emit {grams(greener.grams)}, "
         f"{saved} less than now ({grams(greener.grams_now)})"
     )
 
@@ -283,12 +379,11 @@ def _phases(report: Report) -> Section:
             _portion_energy(phase, joules) if known else "",
             percent(phase.joules / joules) if known and joules else "",
             number(phase.steps) if phase.steps else "",
-            energy(phase.joules / phase.steps) if known and phase.steps else "",
         )
         for phase in phases
     ]
-    head = ("phase", "time", "of time", "energy", "of energy", "steps", "per step")
-    return Section("Phases", table=Table(head, rows, "lrrrrrr", (6, 2)), remarks=_without_pue(report))
+    head = ("phase", "time", "of time", "energy", "of energy", "steps")
+    return Section("Phases", table=ReportTable(head, rows, "lrrrrr", (2,)), remarks=_without_pue(report))
 
 
 def _epochs(report: Report) -> Section:
@@ -297,6 +392,7 @@ def _epochs(report: Report) -> Section:
         return Section("Epochs")
     known = report.energy.total is not None
     most = max(epoch.joules for epoch in epochs)
+    per_sample = [epoch.joules / epoch.samples if known and epoch.samples else None for epoch in epochs]
     rows = [
         (
             epoch.name,
@@ -304,16 +400,16 @@ def _epochs(report: Report) -> Section:
             _portion_energy(epoch, most) if known else "",
             number(epoch.steps) if epoch.steps else "",
             number(epoch.samples) if epoch.samples else "",
-            energy(epoch.joules / epoch.samples) if known and epoch.samples else "",
+            each,
         )
-        for epoch in epochs
+        for epoch, each in zip(epochs, in_one_unit(per_sample, energy), strict=True)
     ]
     remarks = _without_pue(report)
     if len(rows) > MOST_EPOCHS:
         remarks = [*remarks, f"The first and the last {MOST_EPOCHS // 2} of {len(rows)} epochs; --json has them all."]
         rows = rows[: MOST_EPOCHS // 2] + rows[-(MOST_EPOCHS // 2) :]
     head = ("epoch", "time", "energy", "steps", "samples", "per sample")
-    return Section("Epochs", table=Table(head, rows, "lrrrrr", (5, 4)), remarks=remarks)
+    return Section("Epochs", table=ReportTable(head, rows, "lrrrrr", (5, 4)), remarks=remarks)
 
 
 def _without_pue(report: Report) -> list[str]:
@@ -324,14 +420,41 @@ def _portion_energy(portion: Portion, whole: float) -> str:
     return energy(portion.joules, whole) + bound(portion.joules, portion.error_joules)
 
 
+def _alerts(report: Report, style: Style) -> Section:
+    if not report.alerts:
+        return Section("Alerts")
+    found = gravest_first(report.alerts)[:MOST_EVENTS]
+    rows = [
+        (
+            style(alert.severity, phrases.SEVERITY.get(alert.severity, "dim")),
+            alert.rule,
+            "" if alert.elapsed_seconds is None else duration(alert.elapsed_seconds),
+            phrases.alert_length(alert, report.run),
+            alert.message,
+        )
+        for alert in found
+    ]
+    more = len(report.alerts) - len(found)
+    advice = dict.fromkeys(f"{alert.rule}: {alert.advice}" for alert in found if alert.advice)
+    remarks = [*advice, *([f"And {more} more, in events.jsonl."] if more else [])]
+    head = ("severity", "alert", "after", "for", "what")
+    return Section("Alerts", table=ReportTable(head, rows, "llrll"), remarks=remarks)
+
+
 def _events(report: Report, style: Style) -> Section:
-    events = [event for event in report.events if event.get("severity") in phrases.SEVERITY]
+    events = [
+        event
+        for event in report.events
+        if event.get("severity") in phrases.SEVERITY and event.get("kind") not in ALERT_KINDS
+    ]
     if not events:
         return Section("Events")
     rows = [_event_row(event, style) for event in events[:MOST_EVENTS]]
     more = len(events) - len(rows)
     remarks = [f"And {more} more, in events.jsonl."] if more else []
-    return Section("Events", table=Table(("time (UTC)", "severity", "what happened"), rows, "lll"), remarks=remarks)
+    return Section(
+        "Events", table=ReportTable(("time (UTC)", "severity", "what happened"), rows, "lll"), remarks=remarks
+    )
 
 
 def _event_row(event: dict[str, Any], style: Style) -> Row:
@@ -341,9 +464,13 @@ def _event_row(event: dict[str, Any], style: Style) -> Row:
 
 
 def _record(report: Report) -> Section:
-    damaged, lost = report.damaged_lines, report.run.lost_samples
+    damaged, lost, unlisted = report.damaged_lines, report.run.lost_samples, report.names_without_column
     remarks = [
-        f"{number(damaged)} damaged lines could not be read and are left out." if damaged else "",
+        f"{number(damaged)} damaged lines could not be read and were skipped." if damaged else "",
         f"{number(lost)} samples could not be written." if lost else "",
+        *(f"A part of pulsetrain had trouble: {line}." for line in phrases.trouble(report.run)),
+        f"The program logs {number(unlisted)} more names than tables have columns for; their values are in `other`."
+        if unlisted
+        else "",
     ]
     return Section("Record", remarks=[remark for remark in remarks if remark])

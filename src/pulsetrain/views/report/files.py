@@ -1,18 +1,19 @@
 """The files of a report. Beside report.html those of the older benchmark tool, with its names, titles and rows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pulsetrain.insight.report import Report
+from pulsetrain.insight.report import Report, Study
 from pulsetrain.runs.database import Database
+from pulsetrain.units import JOULES_PER_KWH
 from pulsetrain.views import phrases
+from pulsetrain.views.text import grid
 
-JOULES_PER_KWH = 3.6e6
 UNKNOWN = "unknown"
 _AVERAGES = """
     any_value(name) AS name,
@@ -24,29 +25,38 @@ _AVERAGES = """
 """
 
 
-def write_html(report: Report, database: Database, folder: Path) -> list[Path]:
+def write_html(study: Study, database: Database, folder: Path) -> list[Path]:
     """report.html alone."""
     from pulsetrain.views.charts import run_charts
     from pulsetrain.views.report.html import report_html
 
-    return [_write(folder, "report.html", report_html(report, run_charts(report, database)).encode())]
+    return [_write(folder, "report.html", report_html(study.report, run_charts(study, database)).encode())]
 
 
-def write_files(report: Report, database: Database, folder: Path) -> list[Path]:
-    """report.html, metrics.yml, formatted_metrics.txt and, of a run with GPUs, metrics_plot.png."""
+def write_files(
+    study: Study, database: Database, folder: Path, *, more: Mapping[str, Any] | None = None, plot: bool = True
+) -> list[Path]:
+    """report.html, metrics.yml, formatted_metrics.txt and, of a run with GPUs, metrics_plot.png.
+
+    `more` is added to metrics.yml; without `plot` there is no picture.
+    """
     import yaml
 
+    report = study.report
     figures, gpus = _figures(report, database), _gpu_averages(database)
     ours = {"summary": report.summary, "energy": report.energy, "carbon": report.carbon, "cost": report.cost}
-    document = {**figures, "gpus": gpus, "run": report.run.id, **msgspec.to_builtins(ours)}
+    document = {**figures, "gpus": gpus, "run": report.run.id, **msgspec.to_builtins(ours), **(more or {})}
     written = [
-        *write_html(report, database, folder),
+        *write_html(study, database, folder),
         _write(folder, "metrics.yml", yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()),
         _write(folder, "formatted_metrics.txt", _formatted(figures, gpus).encode()),
     ]
-    if report.summary.gpus:
-        written.append(_write(folder, "metrics_plot.png", _plot(report, database)))
-    return written
+    return [*written, *(write_plot(report, database, folder) if plot else [])]
+
+
+def write_plot(report: Report, database: Database, folder: Path) -> list[Path]:
+    """metrics_plot.png, of a run with GPUs."""
+    return [_write(folder, "metrics_plot.png", _plot(report, database))] if report.summary.gpus else []
 
 
 def _plot(report: Report, database: Database) -> bytes:
@@ -59,14 +69,14 @@ def _plot(report: Report, database: Database) -> bytes:
 
 def _figures(report: Report, database: Database) -> dict[str, Any]:
     """What the older tool told, under its names; None where it is not known."""
-    energy = phrases.kind_energy(report.energy.devices, "gpu")
+    energy = report.energy.of_kind("gpu")
     kwh = None if energy is None else energy.joules / JOULES_PER_KWH
     carbon = report.carbon
     slots = carbon.slots if carbon else []
     (averages,) = database.rows(f"SELECT {_AVERAGES} FROM gpu")
     return {
         "benchmark_image": report.run.name,
-        "elapsed_time": phrases.run_seconds(report),
+        "elapsed_time": report.seconds,
         "total_energy": kwh,
         "total_carbon": None if kwh is None or carbon is None else kwh * carbon.grams_per_kwh,
         "av_carbon_forecast": carbon.grams_per_kwh if carbon else None,
@@ -79,8 +89,8 @@ def _figures(report: Report, database: Database) -> dict[str, Any]:
 
 def _gpu_averages(database: Database) -> list[dict[str, Any]]:
     return database.rows(
-        f"SELECT host, any_value(gpu_index) AS gpu_index, {_AVERAGES} FROM gpu "
-        "GROUP BY host, coalesce(uuid, gpu_index::VARCHAR) ORDER BY host, gpu_index"
+        f"SELECT host, any_value(gpu_index) AS gpu_index, {_AVERAGES} FROM boards.gpu "
+        "GROUP BY host, board ORDER BY host, gpu_index"
     )
 
 
@@ -106,12 +116,12 @@ def _formatted(figures: dict[str, Any], gpus: list[dict[str, Any]]) -> str:
     ]
     head = ("Metric", "Value")
     parts = [
-        ("GPU and Carbon Performance Results", _grid(head, results)),
-        ("Carbon Information", _grid(head, carbon)),
-        ("GPU Information", _grid(head, _gpu_rows(figures))),
+        ("GPU and Carbon Performance Results", grid(head, results)),
+        ("Carbon Information", grid(head, carbon)),
+        ("GPU Information", grid(head, _gpu_rows(figures))),
     ]
     if len(gpus) > 1:
-        parts.append(("Each GPU", _grid(*_each_gpu(gpus))))
+        parts.append(("Each GPU", grid(*_each_gpu(gpus))))
     return "\n\n".join(f"{title}\n\n{grid}" for title, grid in parts) + "\n"
 
 
@@ -151,20 +161,6 @@ def _each_gpu(gpus: list[dict[str, Any]]) -> tuple[Sequence[str], list[Sequence[
     return head, rows
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with +---+ between its rows and +===+ under its head."""
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-
-    def rule(character: str) -> str:
-        return "+" + "+".join(character * (width + 2) for width in widths) + "+"
-
-    def line(cells: Sequence[str]) -> str:
-        return "|" + "|".join(f" {cell:<{width}} " for cell, width in zip(cells, widths, strict=True)) + "|"
-
-    body = [text for row in rows for text in (line(row), rule("-"))]
-    return "\n".join([rule("-"), line(head), rule("="), *body])
-
-
 def _number(value: float | None, digits: int = 5) -> str:
     """So many decimals, and more where a small value needs them to be seen."""
     if value is None:
@@ -185,6 +181,6 @@ def _write(folder: Path, name: str, content: bytes) -> Path:
         temporary.replace(path)
     except OSError as error:
         raise PulsetrainError(
-            f"{path} cannot be written: {error.strerror}.", hint="Say another folder: --output FOLDER"
+            f"{path} cannot be written: {error.strerror}.", hint="Choose another folder: --output FOLDER"
         ) from None
     return path

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pulsetrain.insight.report import Report
+from pulsetrain.insight.summary import mean
+from pulsetrain.insight.training_summary import TrainingSummary
 from pulsetrain.views import phrases, plots
 from pulsetrain.views.charts import Chart, run_span
+from pulsetrain.views.colors import LIGHT
 from pulsetrain.views.pages import page
 from pulsetrain.views.report.content import Section, sections
-from pulsetrain.views.text import PLAIN, bound, duration, energy, grams, milliseconds, money, number
+from pulsetrain.views.text import PLAIN, bound, duration, energy, grams, money, number, rate, short_duration
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A chart, and what its colours mean where a reader cannot know it."""
+    """A chart, and what its colors mean where a reader cannot know it."""
 
     title: str
     svg: Markup
@@ -42,39 +45,34 @@ def report_html(report: Report, charts: Sequence[Chart]) -> str:
         "report",
         report=report,
         outcome=phrases.outcome(report.run),
-        good=report.run.status in ("finished", "running"),
-        duration=duration(phrases.run_seconds(report)),
+        good=report.run.status in phrases.GOOD,
+        duration=duration(report.seconds),
         cards=_cards(report),
         sections=found,
         columns={section.title: _columns(section) for section in found},
         drawings={section.title: _drawings(section.title, charts, span) for section in found},
         legends={section.title: _shared_legend(section.title, charts) for section in found},
-        light=plots.palette(len(plots.LIGHT)),
-        dark=plots.palette(len(plots.LIGHT), dark=True),
+        light=plots.palette(len(LIGHT)),
+        dark=plots.palette(len(LIGHT), dark=True),
         many_light=plots.palette(most),
         many_dark=plots.palette(most, dark=True),
-        many={chart.group for chart in charts if len(chart.lines) > len(plots.LIGHT)},
+        many={chart.group for chart in charts if len(chart.lines) > len(LIGHT)},
     )
 
 
 def _cards(report: Report) -> list[Card]:
     """How long, how fast, how busy, and what it took; what is not known has none."""
     training, total, carbon, cost = report.summary.training, report.energy.total, report.carbon, report.cost
-    cards = [Card("Duration", duration(phrases.run_seconds(report)))]
-    ranks = "on each rank, " if training and training.ranks > 1 else ""
-    steps = f"{ranks}{number(training.steps)} steps" if training else ""
-    if training and training.samples_per_second:
-        cards.append(Card("Samples per second", number(training.samples_per_second), steps))
-    elif training and training.step_seconds_p50 is not None:
-        cards.append(Card("Time of a step", milliseconds(training.step_seconds_p50), steps))
-    busy = phrases.mean(gpu.utilization_percent_mean for gpu in report.summary.gpus)
+    cards = [Card("Duration", duration(report.seconds))]
+    if training:
+        cards += _speed(training)
+    busy = mean(gpu.utilization_percent_mean for gpu in report.summary.gpus)
     if busy is not None:
         count = len(report.summary.gpus)
-        cards.append(Card("GPUs busy", number(busy, "%"), f"mean of {count}" if count > 1 else "on average"))
+        cards.append(Card("GPU utilization", number(busy, "%"), f"mean of {count}" if count > 1 else "on average"))
     if total is not None:
-        origins = {device.total.origin for device in report.energy.devices if device.charged and device.total}
-        origin = total.origin if len(origins) == 1 else "in part estimated"
-        cards.append(Card("Energy", energy(total.joules), _beside(bound(total.joules, total.error_joules), origin)))
+        error = bound(total.joules, total.error_joules)
+        cards.append(Card("Energy", energy(total.joules), _beside(error, phrases.origins(report))))
     if carbon:
         error = bound(carbon.grams, carbon.error_grams)
         cards.append(Card("Emissions (CO2e)", grams(carbon.grams), _beside(error, carbon.region)))
@@ -83,6 +81,18 @@ def _cards(report: Report) -> list[Card]:
         end = f"{money(cost.projected, cost.currency)} at the end" if cost.projected else ""
         cards.append(Card("Cost", money(cost.amount, cost.currency), _beside(error, end)))
     return cards
+
+
+def _speed(training: TrainingSummary) -> list[Card]:
+    """How fast it trained: all ranks together."""
+    ranks = f", {training.ranks} ranks" if training.ranks > 1 else ""
+    steps = f"{number(training.steps)} steps{ranks}"
+    every, first = training.all_ranks_samples_per_second, training.samples_per_second
+    if every or first:
+        return [Card("Samples per second", rate(every or first), steps if every else f"{steps}, on the first")]
+    if training.step_seconds_mean is not None:
+        return [Card("Step time", short_duration(training.step_seconds_mean), steps)]
+    return []
 
 
 def _beside(*parts: str) -> str:
@@ -100,7 +110,7 @@ def _drawings(title: str, charts: Sequence[Chart], span: float) -> list[Drawing]
     return [
         Drawing(
             chart.caption,
-            Markup(plots.svg(chart, span)),  # matplotlib escapes text, and the label is ours
+            Markup(plots.svg(chart, span)),  # matplotlib escapes text, and plots the label
             _labels(chart) if len(chart.lines) > 1 and not shared else [],
         )
         for chart in charts

@@ -11,7 +11,7 @@ from pulsetrain.views.text import PLAIN, duration
 
 def report_markdown(report: Report) -> str:
     """A whole document, from its first heading to the last line."""
-    ended = f"{phrases.outcome(report.run)} after {duration(phrases.run_seconds(report))}"
+    ended = f"{phrases.outcome(report.run)} after {duration(report.seconds)}"
     blocks = [f"# {_escape(report.run.name)}", f"{ended[0].upper()}{ended[1:]}."]
     for section in sections(report, PLAIN):
         blocks += [f"## {section.title}", *_blocks(section)]
@@ -23,15 +23,16 @@ def _blocks(section: Section) -> list[str]:
     if section.table:
         columns = [c for c in range(len(section.table.head)) if any(row[c] for row in section.table.rows)]
         rows = [tuple(row[c] for c in columns) for row in (section.table.head, *section.table.rows)]
-        blocks.append(_table(rows[0], rows[1:], "".join(section.table.align[c] for c in columns)))
+        blocks.append(markdown_table(rows[0], rows[1:], "".join(section.table.align[c] for c in columns)))
     if section.facts:
-        blocks.append(_table(("", ""), section.facts, "ll"))
+        blocks.append(markdown_table(("", ""), section.facts, "ll"))
     if section.remarks:
         blocks.append("\n".join(f"- {_escape(remark)}" for remark in section.remarks))
     return blocks
 
 
-def _table(head: Row, rows: Sequence[Row], align: str) -> str:
+def markdown_table(head: Row, rows: Sequence[Row], align: str) -> str:
+    """A table of cells whose text is escaped; `align` has l or r for each column."""
     rule = "| " + " | ".join("---:" if letter == "r" else "---" for letter in align) + " |"
     return "\n".join([_line(head), rule, *(_line(row) for row in rows)])
 

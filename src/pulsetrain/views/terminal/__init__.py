@@ -1,1 +1,1 @@
-"""The dashboard in a terminal: feeds bring snapshots, the history keeps them, the screens draw both."""
+"""The dashboard in a terminal: it draws what `views/live` knows."""

@@ -17,14 +17,17 @@ from textual.screen import Screen
 
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.folder import Home
+from pulsetrain.views.live.machines import WatchedMachine, machines_of
+from pulsetrain.views.live.overviews import RunOverview, RunOverviews
+from pulsetrain.views.live.processes import Process
 from pulsetrain.views.terminal.canvas import Canvas
-from pulsetrain.views.terminal.dialogs import Confirm, Filter, Help
+from pulsetrain.views.terminal.dialogs import FilterInput, HelpDialog, SignalDialog
 from pulsetrain.views.terminal.frame import VIEWS, frame, panes
 from pulsetrain.views.terminal.gpus import gpu_rows
-from pulsetrain.views.terminal.look import WINDOWS, Machine, Scene, View, machines_of
-from pulsetrain.views.terminal.processes import SORTS, Process, processes
-from pulsetrain.views.terminal.runs import Overview, Overviews, wanted_runs
+from pulsetrain.views.terminal.processes import SORTS, process_rows
+from pulsetrain.views.terminal.runs import wanted_runs
 from pulsetrain.views.terminal.save import save
+from pulsetrain.views.terminal.state import WINDOWS, Scene, View
 
 FRAME_SECONDS = 0.1
 """However fast snapshots come, frames are drawn no closer together."""
@@ -36,21 +39,21 @@ T = TypeVar("T")
 
 
 class Dashboard(App[None]):
-    """Opens the board. The machines of its scene have been started; it stops them."""
+    """The app around the one screen. The machines of its scene have been started; it stops them."""
 
     CSS_PATH = "dashboard.tcss"
     ENABLE_COMMAND_PALETTE = False
     TITLE = "pulsetrain"
 
-    def __init__(self, scene: Scene, home: Home, colours: dict[str, str]) -> None:
+    def __init__(self, scene: Scene, home: Home, colors: dict[str, str]) -> None:
         super().__init__(ansi_color=True)
-        self.board = Board(scene, home, colours)
+        self.board = DashboardScreen(scene, home, colors)
 
     def on_mount(self) -> None:
         self.push_screen(self.board)
 
 
-class Board(Screen[None]):
+class DashboardScreen(Screen[None]):
     """The one screen of the dashboard."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,14 +82,14 @@ class Board(Screen[None]):
         *(Binding(str(number), f"pane({number})", show=False) for number in range(1, 10)),
     ]
 
-    def __init__(self, scene: Scene, home: Home, colours: dict[str, str]) -> None:
+    def __init__(self, scene: Scene, home: Home, colors: dict[str, str]) -> None:
         super().__init__()
         self.scene = scene
-        self._canvas = Canvas(colours)
+        self._canvas = Canvas(colors)
         self._first = scene.machines
         """Those we began with; others belong to a run that was opened from the list."""
-        self._overviews = Overviews(home)
-        self._runs: list[Overview] | None = None
+        self._overviews = RunOverviews(home)
+        self._runs: list[RunOverview] | None = None
         self._drawn = 0.0
         self._due = False
         self._notices = 0
@@ -98,7 +101,7 @@ class Board(Screen[None]):
         self._loop = asyncio.get_running_loop()
         self._thread_context = contextvars.copy_context()  # Textual looks up its app there
         self._listen()
-        self.set_interval(RUNS_SECONDS, self._look_again)
+        self.set_interval(RUNS_SECONDS, self._refresh_runs)
         self._canvas.focus()
 
     def on_unmount(self) -> None:
@@ -122,9 +125,9 @@ class Board(Screen[None]):
         if size.width and size.height:
             self._canvas.show(frame(self.scene, size.width, size.height, self._runs))
 
-    def _look(self, **changed: object) -> None:
-        """Look at something else, and show it at once."""
-        self.scene.look = replace(self.scene.look, **changed)  # type: ignore[arg-type]
+    def _change(self, **changed: object) -> None:
+        """Change what is shown, and draw it at once."""
+        self.scene.state = replace(self.scene.state, **changed)  # type: ignore[arg-type]
         self.draw()
 
     # Snapshots
@@ -148,11 +151,11 @@ class Board(Screen[None]):
         else:
             self.draw()
 
-    async def _look_again(self) -> None:
+    async def _refresh_runs(self) -> None:
         """Whether runs have ended; and, when they are shown, which there are."""
         for machine in self.scene.machines:
-            await asyncio.to_thread(machine.look_again)
-        if self.scene.look.view == "runs":
+            await asyncio.to_thread(machine.reload_run)
+        if self.scene.state.view == "runs":
             await self._read_runs()
 
     async def _read_runs(self) -> None:
@@ -165,30 +168,30 @@ class Board(Screen[None]):
         await self.app.action_quit()
 
     def action_help(self) -> None:
-        self.app.push_screen(Help())
+        self.app.push_screen(HelpDialog())
 
     async def action_view(self, view: View) -> None:
-        self._look(view=view, pane=1, alone=False)
+        self._change(view=view, pane=1, maximized=False)
         if view == "runs":
             await self._read_runs()
 
     async def action_turn(self, steps: int) -> None:
         views = list(VIEWS)
-        await self.action_view(views[(views.index(self.scene.look.view) + steps) % len(views)])
+        await self.action_view(views[(views.index(self.scene.state.view) + steps) % len(views)])
 
     def action_pane(self, number: int) -> None:
-        with self.scene.held():
+        with self.scene.locked():
             count = len(panes(self.scene, self._runs))
         if number <= count:
-            again = number == self.scene.look.pane
-            self._look(pane=number, alone=again and not self.scene.look.alone)
+            again = number == self.scene.state.pane
+            self._change(pane=number, maximized=again and not self.scene.state.maximized)
 
     def action_window(self, steps: int) -> None:
-        self.scene.look = self.scene.look.wider(steps)
+        self.scene.state = self.scene.state.wider(steps)
         self.draw()
 
     def action_pause(self) -> None:
-        self._look(moment=self.scene.now if self.scene.look.moment is None else None)
+        self._change(moment=self.scene.now if self.scene.state.moment is None else None)
 
     def action_scrub(self, steps: int) -> None:
         self.scene.scrub(steps)
@@ -196,20 +199,20 @@ class Board(Screen[None]):
 
     def action_move(self, steps: int) -> None:
         """The cursor of the pane that has it; of the processes, where no other pane has one."""
-        look = self.scene.look
-        if look.view == "runs":
+        state = self.scene.state
+        if state.view == "runs":
             ids = [one.run.id for one in wanted_runs(self.scene, self._runs or [])]
-            self._look(run=_moved(ids, look.run or (ids[0] if ids else None), steps))
-        elif look.view == "machine" and look.pane == 1:
-            with self.scene.held():
+            self._change(run=_moved(ids, state.run or (ids[0] if ids else None), steps))
+        elif state.view == "machine" and state.pane == 1:
+            with self.scene.locked():
                 gpus = [row.key for row in gpu_rows(self.scene)]
-            self._look(gpu=_moved(gpus, look.gpu, steps))
-        elif look.view == "machine":
-            self._look(pane=4, process=_moved([one.key for one in self._processes()], look.process, steps))
+            self._change(gpu=_moved(gpus, state.gpu, steps))
+        elif state.view == "machine":
+            self._change(pane=4, process=_moved([one.key for one in self._processes()], state.process, steps))
 
     def _processes(self) -> list[Process]:
-        with self.scene.held():
-            return processes(self.scene)
+        with self.scene.locked():
+            return [row.process for row in process_rows(self.scene)]
 
     def on_mouse_scroll_down(self) -> None:
         self.action_move(1)
@@ -220,50 +223,50 @@ class Board(Screen[None]):
     def action_gpu(self, machine: str, key: str) -> None:
         """A click on a GPU; a second one shows all again."""
         chosen = (machine, key)
-        self._look(pane=1, gpu=None if self.scene.look.gpu == chosen else chosen)
+        self._change(pane=1, gpu=None if self.scene.state.gpu == chosen else chosen)
 
     def action_process(self, machine: str, key: str) -> None:
-        self._look(pane=4, process=(machine, key))
+        self._change(pane=4, process=(machine, key))
 
     def action_sort(self, column: str) -> None:
-        self.scene.look = self.scene.look.sorted_by(column)
+        self.scene.state = self.scene.state.sorted_by(column)
         self.draw()
 
     def action_sort_next(self) -> None:
-        self.action_sort(SORTS[(SORTS.index(self.scene.look.sort) + 1) % len(SORTS)])
+        self.action_sort(SORTS[(SORTS.index(self.scene.state.sort) + 1) % len(SORTS)])
 
     def action_reverse(self) -> None:
-        self.action_sort(self.scene.look.sort)
+        self.action_sort(self.scene.state.sort)
 
     def action_tree(self) -> None:
-        self._look(tree=not self.scene.look.tree)
+        self._change(tree=not self.scene.state.tree)
 
     def action_filter(self) -> None:
-        self.app.push_screen(Filter(self.scene.look.wanted, lambda wanted: self._look(wanted=wanted)))
+        self.app.push_screen(FilterInput(self.scene.state.filter_text, lambda typed: self._change(filter_text=typed)))
 
     async def action_enter(self) -> None:
-        look = self.scene.look
+        state = self.scene.state
         found = wanted_runs(self.scene, self._runs or [])
-        if look.view == "runs" and found:
-            await self.action_open(look.run or found[0].run.id)
+        if state.view == "runs" and found:
+            await self.action_open(state.run or found[0].run.id)
 
     async def action_open(self, id: str) -> None:
-        """Watch another run; the machines we began with go on beside it."""
+        """Watch another run, beside the machines we began with."""
         folder = next(one.folder for one in self._runs or [] if one.run.id == id)
         shown = next((machine.folder for machine in self.scene.machines), None)
         if shown is None or shown.path != folder.path:
             try:
-                opened = await asyncio.to_thread(machines_of, folder)
+                opened = await asyncio.to_thread(machines_of, folder, self.scene.thresholds)
             except PulsetrainError as error:
-                self.tell(error.message)
+                self.show_notice(error.message)
                 return
             self._show(opened)
             for machine in opened:
                 machine.start()
         over = not any(machine.feed.live for machine in self.scene.machines)
-        self._look(view="run", run=id, pane=1, moment=None, window=WINDOWS[-1] if over else self.scene.look.window)
+        self._change(view="run", run=id, pane=1, moment=None, window=WINDOWS[-1] if over else self.scene.state.window)
 
-    def _show(self, machines: Sequence[Machine]) -> None:
+    def _show(self, machines: Sequence[WatchedMachine]) -> None:
         for machine in set(self.scene.machines) - set(self._first):
             machine.stop()
         self.scene.machines = machines
@@ -271,27 +274,27 @@ class Board(Screen[None]):
 
     def action_back(self) -> None:
         """Undo one thing: the whole screen, the filter, the chosen GPU, the pause, the run that was opened."""
-        look = self.scene.look
-        if look.alone:
-            self._look(alone=False)
-        elif look.wanted:
-            self._look(wanted="")
-        elif look.gpu:
-            self._look(gpu=None)
-        elif look.moment is not None:
-            self._look(moment=None)
+        state = self.scene.state
+        if state.maximized:
+            self._change(maximized=False)
+        elif state.filter_text:
+            self._change(filter_text="")
+        elif state.gpu:
+            self._change(gpu=None)
+        elif state.moment is not None:
+            self._change(moment=None)
         elif self.scene.machines is not self._first:
             self._show(self._first)
-            self._look(view="runs")
+            self._change(view="runs")
 
     def action_signal(self) -> None:
-        chosen = next((one for one in self._processes() if one.key == self.scene.look.process), None)
+        chosen = next((one for one in self._processes() if one.key == self.scene.state.process), None)
         if chosen is None:
-            self.tell("choose a process first: 4, then up and down")
+            self.show_notice("select a process first: 4, then up and down")
         elif not chosen.machine.local:
-            self.tell(f"{chosen.host} is not this machine")
+            self.show_notice(f"{chosen.host} is not this machine")
         else:
-            self.app.push_screen(Confirm(chosen), lambda number: self._send(chosen, number))
+            self.app.push_screen(SignalDialog(chosen), lambda number: self._send(chosen, number))
 
     def _send(self, process: Process, number: signal.Signals | None) -> None:
         if number is None:
@@ -301,32 +304,32 @@ class Board(Screen[None]):
                 raise ProcessLookupError  # another process has its number by now
             os.kill(process.pid, number)
         except (ProcessLookupError, psutil.NoSuchProcess):
-            self.tell(f"{process.pid} has ended")
+            self.show_notice(f"{process.pid} has ended")
         except PermissionError:
-            self.tell(f"{process.pid} belongs to {process.user or 'somebody else'}: not allowed")
+            self.show_notice(f"{process.pid} belongs to {process.user or 'somebody else'}: not allowed")
         else:
-            self.tell(f"sent {number.name} to {process.pid}")
+            self.show_notice(f"sent {number.name} to {process.pid}")
 
     def action_save(self) -> None:
         try:
-            self.tell(f"saved {save(self.scene, Path.cwd())}")
+            self.show_notice(f"saved {save(self.scene, Path.cwd())}")
         except OSError as error:
-            self.tell(f"could not be saved: {error.strerror}")
+            self.show_notice(f"could not be saved: {error.strerror}")
 
     def action_reset(self) -> None:
         for machine in self.scene.machines:
             machine.reset()
         self.scene.forget_curves()
-        self.tell("history forgotten")
+        self.show_notice("history forgotten")
 
-    def tell(self, what: str) -> None:
+    def show_notice(self, what: str) -> None:
         """Say something in the last line for a while."""
         self._notices += 1
         self.scene.notice = what
         self.draw()
-        self.set_timer(NOTICE_SECONDS, lambda told=self._notices: self._forget(told))
+        self.set_timer(NOTICE_SECONDS, lambda shown=self._notices: self._forget_notice(shown))
 
-    def _forget(self, notice: int) -> None:
+    def _forget_notice(self, notice: int) -> None:
         if notice == self._notices:
             self.scene.notice = ""
             self.draw()

@@ -33,7 +33,7 @@ class Canvas(Widget, can_focus=True):
 
     @property
     def text(self) -> list[str]:
-        """What is on the screen, without colours."""
+        """What is on the screen, without colors."""
         return [plain(line) for line in self._lines]
 
     def render_line(self, y: int) -> Strip:

@@ -5,15 +5,16 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from pulsetrain.views.live.history import Points
 from pulsetrain.views.terminal import braille
 from pulsetrain.views.terminal.lines import Line, Span, beside, between, fitted, text
-from pulsetrain.views.terminal.look import Points
+from pulsetrain.views.text import bar_parts, round_duration
 
 LEAST_WIDTH, LEAST_HEIGHT = 24, 3
 GOOD_HEIGHT, MOST_HEIGHT = 5, 16
 
 
-class Chart(NamedTuple):
+class TextChart(NamedTuple):
     """A metric over the time that is shown."""
 
     name: str
@@ -29,7 +30,7 @@ class Chart(NamedTuple):
     style: str = "accent"
 
 
-def grid(charts: Sequence[Chart], width: int, height: int, seconds: float, blocks: bool) -> list[Line]:
+def grid(charts: Sequence[TextChart], width: int, height: int, seconds: float, blocks: bool) -> list[Line]:
     """Charts side by side and above each other, with the time below. Those there is no room for are left out."""
     if not charts or height < LEAST_HEIGHT:
         return []
@@ -48,7 +49,7 @@ def grid(charts: Sequence[Chart], width: int, height: int, seconds: float, block
 
 
 def arrangement(count: int, width: int, height: int) -> tuple[int, int]:
-    """How many charts stand side by side, and how high each is: as few as leave all of them a good height."""
+    """How many charts are side by side, and how high each is: as few as leave all of them a good height."""
     most = max(1, min(count, (width + 2) // (LEAST_WIDTH + 2)))
     for across in range(1, most + 1):
         high = height // math.ceil(count / across)
@@ -63,7 +64,7 @@ def wanted_height(count: int, width: int) -> int:
     return math.ceil(count / most) * (GOOD_HEIGHT + 2) + 1
 
 
-def chart_lines(chart: Chart, width: int, height: int, blocks: bool) -> list[Line]:
+def chart_lines(chart: TextChart, width: int, height: int, blocks: bool) -> list[Line]:
     """A line with name, value and scale, and the curve below it."""
     points = chart.points(braille.VALUES_PER_CELL * width)
     low, high = scale(points, chart.low, chart.high)
@@ -87,18 +88,10 @@ def scale(points: Points, low: float | None, high: float | None) -> tuple[float,
 
 def time_axis(seconds: float, width: int) -> Line:
     """`-5 min ... now`, below a chart."""
-    middle = f"-{short_time(seconds / 2)}" if width >= 40 else ""
-    left, right = f"-{short_time(seconds)}", "now"
+    middle = f"-{round_duration(seconds / 2)}" if width >= 40 else ""
+    left, right = f"-{round_duration(seconds)}", "now"
     room = width - len(left) - len(right)
     return fitted(text(left + middle.center(room) + right, "dim"), width)
-
-
-def short_time(seconds: float) -> str:
-    """`90 s`, `5 min`, `4 h`, `2.5 d`."""
-    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size or (seconds >= size and not seconds % size):
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"
 
 
 def spark(points: Callable[[int], Points], width: int, height: int, low: float, high: float, blocks: bool) -> list[str]:
@@ -124,12 +117,5 @@ def combined(several: tuple[Points, ...], how: Callable[[Sequence[float]], float
 
 def bar(share: float | None, width: int, style: str, blocks: bool) -> Line:
     """A horizontal bar; `share` from 0 to 1."""
-    if share is None:
-        return [Span(" " * width)]
-    share = min(max(share, 0.0), 1.0)
-    if blocks:
-        full, part = divmod(round(share * width * 8), 8)
-        drawn = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
-    else:
-        drawn = "#" * round(share * width)
-    return [Span(drawn, style), Span(("·" if blocks else ".") * (width - len(drawn)), "dim")]
+    filled, rest = bar_parts(share, width, blocks)
+    return [Span(filled, style), Span(rest, "dim")]

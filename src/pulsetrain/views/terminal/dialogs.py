@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from pulsetrain.views.terminal.processes import Process
+from pulsetrain.views.live.processes import Process
 
 HELP = """\
 tab             machine, run, all runs
@@ -20,11 +20,11 @@ enter           open the run under the cursor
 escape          back: whole screen, filter, chosen GPU, the present
 
 + -             longer or shorter window, up to all that is known
-space           pause, and go on
-left right      look back in time, and forth again
+space           pause, and resume
+left right      go back and forth in time
 
 /               filter processes or runs
-o O             sort by the next column; the other way round
+o O             sort by the next column; reverse the order
 t               processes as a tree
 k               send a signal to the process under the cursor
 
@@ -41,14 +41,14 @@ class Dialog(ModalScreen[signal.Signals | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", show=False)]
 
 
-class Help(Dialog):
+class HelpDialog(Dialog):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,enter,space", "dismiss", show=False)]
 
     def compose(self) -> ComposeResult:
         yield Static(Text(HELP))
 
 
-class Confirm(Dialog):
+class SignalDialog(Dialog):
     """Which signal, and whether really."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,7 +85,7 @@ class Confirm(Dialog):
         return text
 
 
-class Filter(ModalScreen[None]):
+class FilterInput(ModalScreen[None]):
     """One line at the bottom; what is typed counts at once."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "clear", show=False)]

@@ -2,35 +2,42 @@
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from pulsetrain.live import State
+from pulsetrain.live import SubjectState
+from pulsetrain.units import MIB
 from pulsetrain.views import thresholds
-from pulsetrain.views.machine import throttled
-from pulsetrain.views.terminal.charts import Chart, bar, combined, grid, short_time, spark, wanted_height
-from pulsetrain.views.terminal.lines import Column, Line, Span, acting, beside, fitted, table, text, width
-from pulsetrain.views.terminal.look import Machine, Points, Scene
+from pulsetrain.views.live.history import Points
+from pulsetrain.views.live.machines import WatchedMachine
+from pulsetrain.views.machine import driver, power_of_limit, throttled
+from pulsetrain.views.terminal.charts import TextChart, bar, combined, grid, spark, wanted_height
+from pulsetrain.views.terminal.lines import Line, Span, TableColumn, acting, beside, fitted, table, text, width
 from pulsetrain.views.terminal.panes import Pane, heading
-from pulsetrain.views.text import bytes_text, flow, number, used_of
+from pulsetrain.views.terminal.state import Scene
+from pulsetrain.views.text import bytes_text, cut, flow, number, round_duration, used_of
 
-MIB = 2**20
 COMPACT_FROM = 9
 """So many GPUs and more have rows of one line each."""
 CURVE_WIDTH = 18
 """Room kept for the curves beside the figures, where the screen is not narrow."""
 
 
-class Row(NamedTuple):
+class GpuRow(NamedTuple):
     """A GPU of one of the machines."""
 
-    machine: Machine
-    gpu: State
+    machine: WatchedMachine
+    gpu: SubjectState
 
     @property
     def key(self) -> tuple[str, str]:
         return self.machine.title, self.gpu.subject.key
+
+    @property
+    def model(self) -> str:
+        return str(self.gpu.subject.labels.get("name") or "").removeprefix("NVIDIA ").removesuffix(" (simulated)")
 
     @property
     def lost(self) -> bool:
@@ -40,69 +47,71 @@ class Row(NamedTuple):
         return lambda points: scene.series(self.machine, "gpu", self.gpu.subject.key, field, points)
 
 
-def gpu_rows(scene: Scene) -> list[Row]:
+def gpu_rows(scene: Scene) -> list[GpuRow]:
     return [
-        Row(machine, gpu)
+        GpuRow(machine, gpu)
         for machine in scene.machines
         for gpu in scene.live(machine).table("gpu")
         if scene.shows(gpu.subject)
     ]
 
 
-def gpu_pane(scene: Scene, number: int, rows: Sequence[Row]) -> Pane:
+def gpu_pane(scene: Scene, number: int, rows: Sequence[GpuRow]) -> Pane:
     each = 1 if len(rows) >= COMPACT_FROM else 2 if len(rows) > 4 else 3
     named = [machine for machine in scene.machines if len(scene.machines) > 1]
     return Pane(
         "GPUs",
         lambda width, height: _table(scene, number, rows, width, height),
-        least=1 + min(max(1, len(rows)), 8) + len(named),
-        wanted=1 + max(1, each * len(rows)) + len(named),
+        least=2 + min(len(rows), 8) + len(named),
+        wanted=2 + each * len(rows) + len(named),
     )
 
 
-def _table(scene: Scene, number: int, rows: Sequence[Row], most: int, height: int) -> list[Line]:
-    title = heading(number, "GPUs", scene.look.pane == number)
+def _table(scene: Scene, number: int, rows: Sequence[GpuRow], most: int, height: int) -> list[Line]:
+    title = heading(number, "GPUs", scene.state.pane == number)
     if not rows:
-        why = scene.missing or ("none" if scene.now else "waiting for the first reading")
+        why = scene.missing() or ("none" if scene.now else "waiting for the first reading")
         return [title, *(text(f"  {line}", "dim") for line in why.splitlines())]
     titles, *figures = _figures(scene, rows, most)
     left = width(titles)
-    room = height - 1 - len(_names(scene, rows))
+    several = len(scene.machines) > 1
+    room = height - 2 - (len({row.machine.title for row in rows}) if several else 0)
     high = 1 if len(rows) >= COMPACT_FROM else max(1, min(4, room // len(rows)))
     shown = range(len(rows)) if high * len(rows) <= room else _around(scene, rows, room)
-    lines = [_with_curve_titles(scene, [*title, *_after(titles, width(title))], most - left - 2)]
+    if len(shown) < len(rows):
+        title += [Span(f"  {len(shown)} of {len(rows)}", "accent")]
+    if not several:
+        title += text(f"  {_about(scene, rows)}", "dim")
+    lines = [title, _with_curve_titles(scene, titles, most - left - 2)]
     named = None
     for index in shown:
         row = rows[index]
-        if len(scene.machines) > 1 and row.machine is not named:
+        if several and row.machine is not named:
             named = row.machine
-            lines.append(text(f"  {named.title}", "title"))
+            own = [other for other in rows if other.machine is named]
+            lines.append([*text(f"  {named.title}", "title"), *text(f"  {_about(scene, own)}", "dim")])
         lines += _row(scene, row, figures[index], most, high)
     return lines
 
 
-def _names(scene: Scene, rows: Sequence[Row]) -> set[str]:
-    """Machines that are named above their GPUs."""
-    return {row.machine.title for row in rows} if len(scene.machines) > 1 else set()
+def _about(scene: Scene, rows: Sequence[GpuRow]) -> str:
+    """The models of one machine's GPUs, and their driver."""
+    counts = Counter(name for row in rows if (name := row.model))
+    models = ", ".join(name if len(rows) == 1 else f"{count} x {name}" for name, count in counts.items())
+    return "  ".join(filter(None, (models, driver(scene.live(rows[0].machine).host))))
 
 
-def _around(scene: Scene, rows: Sequence[Row], room: int) -> range:
+def _around(scene: Scene, rows: Sequence[GpuRow], room: int) -> range:
     """Those rows that have room, with the chosen one among them."""
-    chosen = next((index for index, row in enumerate(rows) if row.key == scene.look.gpu), 0)
+    chosen = next((index for index, row in enumerate(rows) if row.key == scene.state.gpu), 0)
     first = max(0, min(chosen - room // 2, len(rows) - room))
     return range(first, min(first + max(1, room), len(rows)))
 
 
-def _after(line: Line, skipped: int) -> Line:
-    """What stands behind the first columns of a line of blanks and titles."""
-    whole = "".join(span.text for span in line)
-    return text(whole[skipped:], "dim")
-
-
-def _row(scene: Scene, row: Row, figures: Line, most: int, high: int) -> list[Line]:
+def _row(scene: Scene, row: GpuRow, figures: Line, most: int, high: int) -> list[Line]:
     """One GPU: its figures, what else is known of it below them, and its curves beside them."""
     left = width(figures)
-    chosen = row.key == scene.look.gpu
+    chosen = row.key == scene.state.gpu
     action = f"gpu({row.machine.title!r}, {row.gpu.subject.key!r})"
     block = [acting(figures, action, "cursor" if chosen else None)]
     if high > 1 and not row.lost:
@@ -118,9 +127,9 @@ def _curve_widths(room: int) -> list[int]:
     return [room] if room < 44 else [(room - 2) // 2] * 2
 
 
-def _curves(scene: Scene, row: Row, room: int, high: int) -> list[list[Line]]:
-    """Utilisation, and memory where there is room for both."""
-    styles = ("accent", thresholds.grade(thresholds.memory_percent(row.gpu), scene.thresholds.memory_percent) or "dim")
+def _curves(scene: Scene, row: GpuRow, room: int, high: int) -> list[list[Line]]:
+    """Utilization, and memory where there is room for both."""
+    styles = ("accent", _memory_grade(row.gpu, scene) or "dim")
     fields = ("utilization_percent", "memory_percent")
     return [
         [text(line, style) for line in spark(row.series(scene, field), size, high, 0.0, 100.0, scene.braille)]
@@ -129,43 +138,42 @@ def _curves(scene: Scene, row: Row, room: int, high: int) -> list[list[Line]]:
 
 
 def _with_curve_titles(scene: Scene, titles: Line, room: int) -> Line:
-    names = (f"utilisation, {short_time(scene.seconds)}", "memory")
+    names = (f"utilization, {round_duration(scene.seconds)}", "memory")
     sizes = _curve_widths(room)
     curves = [[fitted(text(name, "dim"), size)] for name, size in zip(names, sizes, strict=False)]
     return beside([[titles], *curves], [width(titles), *sizes])[0] if curves else titles
 
 
-def _figures(scene: Scene, rows: Sequence[Row], most: int) -> list[Line]:
+def _figures(scene: Scene, rows: Sequence[GpuRow], most: int) -> list[Line]:
     """The table of the rows' figures, its titles first; as much of it as leaves room for curves."""
     gpus = [row.gpu for row in rows]
-    wide = most >= 100
+    roomy, wide = most >= 80, most >= 100
     size = 8 if wide else 4
-    names = [str(gpu.subject.labels["name"]).removeprefix("NVIDIA ") for gpu in gpus]
+    mixed = len({row.model for row in rows if row.model}) > 1
 
-    def cells(make: Callable[[State], Line]) -> list[Line]:
+    def cells(make: Callable[[SubjectState], Line]) -> list[Line]:
         return [[] if row.lost else make(row.gpu) for row in rows]
 
     columns = [
-        Column("", [text(f"{gpu.subject.labels['gpu_index']}", "title") for gpu in gpus], "r", least=6),
-        Column("name", [text(_short(name, 26 if wide else 14)) for name in names], rank=5),
-        Column("busy", [_busy(row, size, scene) for row in rows], least=size + 6),
-        Column("memory", cells(lambda gpu: _memory(gpu, size, scene)), "r"),
-        Column("power", cells(lambda gpu: text(_power(gpu))), "r", least=9),
-        Column("temp", cells(lambda gpu: _temperature(gpu, scene)), "r"),
-        Column("fan", cells(lambda gpu: _known(gpu, "fan_speed_percent", "%")), "r", rank=3),
-        Column("clock", cells(lambda gpu: _known(gpu, "clock_sm_hertz", "MHz", 1e-6)), "r", rank=2, least=8),
-        Column("memory clock", cells(lambda gpu: _known(gpu, "clock_memory_hertz", "MHz", 1e-6)), "r", rank=6),
-        Column("held by", cells(lambda gpu: text(", ".join(throttled(gpu)), "warn")), rank=1, least=9, stays=True),
+        TableColumn("", [text(f"{gpu.subject.labels['gpu_index']}", "title") for gpu in gpus], "r", least=6),
+        TableColumn(
+            "model", [text(cut(row.model, 26 if wide else 14)) if mixed else [] for row in rows], rank=0 if roomy else 1
+        ),
+        TableColumn("utilization", [_busy(row, size, scene) for row in rows], least=size + 6),
+        TableColumn("memory", cells(lambda gpu: _memory(gpu, size, scene)), "r"),
+        TableColumn("power", cells(lambda gpu: text(power_of_limit(gpu))), "r", least=9),
+        TableColumn("temp", cells(lambda gpu: _temperature(gpu, scene)), "r"),
+        TableColumn("fan", cells(lambda gpu: _known(gpu, "fan_speed_percent", "%")), "r", rank=3),
+        TableColumn("clock", cells(lambda gpu: _known(gpu, "clock_sm_hertz", "MHz", 1e-6)), "r", rank=2, least=8),
+        TableColumn("memory clock", cells(lambda gpu: _known(gpu, "clock_memory_hertz", "MHz", 1e-6)), "r", rank=6),
+        TableColumn(
+            "limited by", cells(lambda gpu: text(", ".join(throttled(gpu)), "warn")), rank=1, least=11, stays=True
+        ),
     ]
-    return table(columns, most - CURVE_WIDTH - 2 if most >= 80 else most)
+    return table(columns, most - CURVE_WIDTH - 2 if roomy else most)
 
 
-def _short(name: str, most: int) -> str:
-    name = name.removesuffix(" (simulated)")
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _busy(row: Row, size: int, scene: Scene) -> Line:
+def _busy(row: GpuRow, size: int, scene: Scene) -> Line:
     if row.lost:
         return text("lost", "bad")
     busy = row.gpu.number("utilization_percent")
@@ -173,10 +181,9 @@ def _busy(row: Row, size: int, scene: Scene) -> Line:
     return [*bar(share, size, "accent", scene.braille), Span(f" {number(busy, '%'):>5}")]
 
 
-def _memory(gpu: State, size: int, scene: Scene) -> Line:
+def _memory(gpu: SubjectState, size: int, scene: Scene) -> Line:
     used, total = gpu.number("memory_used_mb"), gpu.number("memory_total_mb")
-    percent = thresholds.memory_percent(gpu)
-    style = thresholds.grade(percent, scene.thresholds.memory_percent)
+    percent, style = gpu.number("memory_percent"), _memory_grade(gpu, scene)
     words = used_of(None if used is None else used * MIB, None if total is None else total * MIB)
     return [
         *bar(None if percent is None else percent / 100, size, style or "accent", scene.braille),
@@ -184,23 +191,22 @@ def _memory(gpu: State, size: int, scene: Scene) -> Line:
     ]
 
 
-def _power(gpu: State) -> str:
-    draw, limit = gpu.number("power_draw_watts"), gpu.number("power_limit_watts")
-    return number(draw, "W") if draw is None or limit is None else f"{draw:.0f}/{limit:.0f} W"
+def _memory_grade(gpu: SubjectState, scene: Scene) -> str:
+    return thresholds.grade(gpu.number("memory_percent"), thresholds.gpu_memory(scene.thresholds))
 
 
-def _temperature(gpu: State, scene: Scene) -> Line:
+def _temperature(gpu: SubjectState, scene: Scene) -> Line:
     value = gpu.number("temperature_celsius")
-    return text(number(value, "°C"), thresholds.grade(value, scene.thresholds.temperature_celsius))
+    return text(number(value, "°C"), thresholds.grade(value, thresholds.gpu_temperature(scene.thresholds)))
 
 
-def _known(gpu: State, field: str, unit: str, factor: float = 1.0) -> Line:
+def _known(gpu: SubjectState, field: str, unit: str, factor: float = 1.0) -> Line:
     """A value with its unit; nothing where the device has none."""
     value = gpu.number(field)
     return [] if value is None else text(f"{value * factor:.0f} {unit}")
 
 
-def _details(gpu: State) -> Iterator[str]:
+def _details(gpu: SubjectState) -> Iterator[str]:
     """What is of use when there is room for it."""
     value, rates = gpu.number, gpu.rates
     shares = {"SM": "sm_active_ratio", "tensor": "tensor_active_ratio", "DRAM": "dram_active_ratio"}
@@ -220,13 +226,13 @@ def _details(gpu: State) -> Iterator[str]:
         yield f"{errors:.0f} XID errors"
 
 
-def history_pane(scene: Scene, number: int, rows: Sequence[Row]) -> Pane:
-    """Utilisation, memory, power and temperature over time."""
-    chosen = [row for row in rows if row.key == scene.look.gpu] or list(rows)
+def history_pane(scene: Scene, number: int, rows: Sequence[GpuRow]) -> Pane:
+    """Utilization, memory, power and temperature over time."""
+    chosen = [row for row in rows if row.key == scene.state.gpu] or list(rows)
     charts = gpu_charts(scene, chosen)
 
     def draw(width: int, height: int) -> list[Line]:
-        title = heading(number, "History", scene.look.pane == number)
+        title = heading(number, "History", scene.state.pane == number)
         shown = _whose(chosen, len(rows))
         return [
             [*title, Span(f"  {shown}", "dim")],
@@ -237,15 +243,15 @@ def history_pane(scene: Scene, number: int, rows: Sequence[Row]) -> Pane:
     return Pane("History", draw, least=least, wanted=1 + wanted_height(4, 100), rank=3, most=math.inf)
 
 
-def _whose(chosen: Sequence[Row], count: int) -> str:
+def _whose(chosen: Sequence[GpuRow], count: int) -> str:
     if len(chosen) == 1:
         labels = chosen[0].gpu.subject.labels
         return f"GPU {labels['gpu_index']}, {labels['name']}" + (", all: escape" if count > 1 else "")
     return f"all {len(chosen)} GPUs"
 
 
-def gpu_charts(scene: Scene, rows: Sequence[Row]) -> list[Chart]:
-    """What these GPUs did: mean utilisation, all memory, all power, the hottest."""
+def gpu_charts(scene: Scene, rows: Sequence[GpuRow]) -> list[TextChart]:
+    """What these GPUs did: mean utilization, all memory, all power, the hottest."""
     alive = [row for row in rows if not row.lost]
     if not rows:
         return []
@@ -261,34 +267,34 @@ def gpu_charts(scene: Scene, rows: Sequence[Row]) -> list[Chart]:
     hottest = max(heat, default=None)
     several = len(rows) > 1
     return [
-        Chart(
-            "mean utilisation" if several else "utilisation",
+        TextChart(
+            "mean utilization" if several else "utilization",
             curve("utilization_percent", fmean),
             number(fmean(busy), "%") if busy else "",
             high=100.0,
             label=lambda value: f"{value:.0f}",
         ),
-        Chart(
+        TextChart(
             "memory",
             curve("memory_used_mb", sum),
             used_of(sum(used) * MIB, sum(total) * MIB) if used and total else "",
             high=sum(total) or None,
             label=lambda value: bytes_text(value * MIB),
         ),
-        Chart(
+        TextChart(
             "power",
             curve("power_draw_watts", sum),
             number(sum(watts), "W") if watts else "",
             high=sum(limits) if len(limits) == len(watts) and limits else None,
             label=lambda value: f"{value:,.0f}",
         ),
-        Chart(
+        TextChart(
             "hottest" if several else "temperature",
             curve("temperature_celsius", max),
             number(hottest, "°C") if hottest is not None else "",
             low=20.0,
             high=max(100.0, hottest or 0.0),
             label=lambda value: f"{value:.0f}",
-            style=thresholds.grade(hottest, scene.thresholds.temperature_celsius) or "accent",
+            style=thresholds.grade(hottest, thresholds.gpu_temperature(scene.thresholds)) or "accent",
         ),
     ]

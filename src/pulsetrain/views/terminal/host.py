@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pulsetrain.live import State
+from pulsetrain.live import SubjectState
 from pulsetrain.views import thresholds
+from pulsetrain.views.live.history import Points
+from pulsetrain.views.live.machines import WatchedMachine
 from pulsetrain.views.terminal.charts import bar, combined, spark
 from pulsetrain.views.terminal.lines import Line, Span, beside, fitted, text
-from pulsetrain.views.terminal.look import Machine, Points, Scene
 from pulsetrain.views.terminal.panes import Pane, heading
+from pulsetrain.views.terminal.state import Scene
 from pulsetrain.views.text import bytes_text, number, percent, used_of
 
 CELL_WIDTH = 48
@@ -17,7 +19,7 @@ FIGURE_WIDTH = 34
 CURVE_HEIGHT = 2
 
 
-class Cell(NamedTuple):
+class HostCell(NamedTuple):
     figures: list[Line]
     short: Line
     """The same where there is one line alone."""
@@ -40,7 +42,7 @@ def host_pane(scene: Scene, number: int) -> Pane:
 
 
 def _draw(scene: Scene, number: int, most: int, height: int) -> list[Line]:
-    title = heading(number, "Host", scene.look.pane == number)
+    title = heading(number, "Host", scene.state.pane == number)
     lines: list[Line] = []
     several = len(scene.machines) > 1
     room = (height - 1) // len(scene.machines) - several
@@ -53,7 +55,7 @@ def _draw(scene: Scene, number: int, most: int, height: int) -> list[Line]:
     return [[*title, *text(f"  {about}", "dim")], *lines][:height]
 
 
-def _about(host: State) -> str:
+def _about(host: SubjectState) -> str:
     """Limits and load, in the heading."""
     parts = []
     if (load := host.number("load_1m")) is not None:
@@ -67,7 +69,7 @@ def _about(host: State) -> str:
     return "  ".join(parts)
 
 
-def _cells(cells: list[Cell], scene: Scene, most: int, height: int) -> list[Line]:
+def _cells(cells: list[HostCell], scene: Scene, most: int, height: int) -> list[Line]:
     across = 4 if most >= 4 * CELL_WIDTH else 2
     size = (most - 2 * (across - 1)) // across
     rows = len(cells) // across
@@ -79,7 +81,7 @@ def _cells(cells: list[Cell], scene: Scene, most: int, height: int) -> list[Line
     return lines
 
 
-def _cell(cell: Cell, scene: Scene, size: int, high: int) -> list[Line]:
+def _cell(cell: HostCell, scene: Scene, size: int, high: int) -> list[Line]:
     """Figures on the left, their curve on the right."""
     figures = cell.figures[:high] if high > 1 else [cell.short]
     if size < CELL_WIDTH:
@@ -95,13 +97,13 @@ def _cell(cell: Cell, scene: Scene, size: int, high: int) -> list[Line]:
     return beside([figures, [text(line, "accent") for line in curve]], [FIGURE_WIDTH, room])
 
 
-def _machine_cells(scene: Scene, machine: Machine, host: State) -> list[Cell]:
+def _machine_cells(scene: Scene, machine: WatchedMachine, host: SubjectState) -> list[HostCell]:
     def curve(*fields: str) -> Callable[[int], Points]:
         return lambda points: combined(tuple(scene.series(machine, "host", "", field, points) for field in fields), sum)
 
     value = host.number
     total, memory = value("memory_total_bytes"), thresholds.host_memory_percent(host)
-    style = thresholds.grade(memory, scene.thresholds.host_memory_percent)
+    style = thresholds.grade(memory, thresholds.host_memory(scene.thresholds))
     disk, network = ("disk_read_bytes", "disk_written_bytes"), ("network_received_bytes", "network_sent_bytes")
     cpu = [
         Span("  CPU     "),
@@ -116,21 +118,21 @@ def _machine_cells(scene: Scene, machine: Machine, host: State) -> list[Cell]:
     cores = f"of {number(value('cpu_cores'))} cores, {percent(value('cpu_iowait_ratio'))} iowait"
     free = f"{bytes_text(value('memory_available_bytes'))} available"
     return [
-        Cell([cpu, text(f"{'':10}{cores}", "dim")], cpu, curve("cpu_ratio"), 1.0),
-        Cell([ram, text(f"{'':10}{free}", "dim")], ram, curve("memory_used_bytes"), total),
-        Cell(_traffic(host, "disk", "read", "written", *disk), _both(host, "disk", *disk), curve(*disk), None),
-        Cell(_traffic(host, "network", "in", "out", *network), _both(host, "network", *network), curve(*network), None),
+        HostCell([cpu, text(f"{'':10}{cores}", "dim")], cpu, curve("cpu_ratio"), 1.0),
+        HostCell([ram, text(f"{'':10}{free}", "dim")], ram, curve("memory_used_bytes"), total),
+        _traffic_cell(host, "disk", ("read", "written"), disk, curve(*disk)),
+        _traffic_cell(host, "network", ("in", "out"), network, curve(*network)),
     ]
 
 
-def _traffic(host: State, name: str, way: str, back: str, field: str, other: str) -> list[Line]:
-    """A line for each way."""
-    return [
-        [Span(f"  {name:<8}"), Span(bytes_text(host.rates.get(field), "/s"), "title"), Span(f" {way}", "dim")],
-        [Span(" " * 10), Span(bytes_text(host.rates.get(other), "/s"), "title"), Span(f" {back}", "dim")],
+def _traffic_cell(
+    host: SubjectState, name: str, ways: tuple[str, str], fields: tuple[str, str], points: Callable[[int], Points]
+) -> HostCell:
+    """A line for each way; both in one where there is no room for two."""
+    rates = [host.rates.get(field) for field in fields]
+    starts = (f"  {name:<8}", " " * 10)
+    figures = [
+        [Span(start), Span(bytes_text(rate, "/s"), "title"), Span(f" {way}", "dim")]
+        for start, rate, way in zip(starts, rates, ways, strict=True)
     ]
-
-
-def _both(host: State, name: str, *fields: str) -> Line:
-    """The same in one line."""
-    return [Span(f"  {name:<8}"), Span(" / ".join(bytes_text(host.rates.get(field)) for field in fields), "title")]
+    return HostCell(figures, [Span(starts[0]), Span(" / ".join(map(bytes_text, rates)), "title")], points, None)

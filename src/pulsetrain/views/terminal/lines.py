@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from pulsetrain.views.text import len_visible
+from pulsetrain.views.text import COLUMN_GAP, cut, fitting_columns, len_visible
 
 
 class Span(NamedTuple):
@@ -21,11 +21,9 @@ class Span(NamedTuple):
 
 
 Line = list[Span]
-GAP = 2
-"""Blanks between two columns."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column of a table: its title and a cell for each row."""
 
     title: str
@@ -49,7 +47,7 @@ def text(value: str, style: str = "") -> Line:
 @lru_cache(maxsize=4096)
 def columns(value: str) -> int:
     """How many columns of the screen a text takes."""
-    return len(value) if value.isascii() else len_visible(value)
+    return len_visible(value)
 
 
 def width(line: Line) -> int:
@@ -59,16 +57,6 @@ def width(line: Line) -> int:
 def plain(line: Line) -> str:
     """A line without its styles."""
     return "".join(span.text for span in line)
-
-
-def cut(value: str, most: int) -> str:
-    """A text of at most so many columns; what is cut off leaves a mark."""
-    if columns(value) <= most:
-        return value
-    kept = value[: max(0, most - 1)]
-    while columns(kept) > most - 1 and kept:
-        kept = kept[:-1]
-    return kept + "…" if most > 0 else ""
 
 
 def fitted(line: Line, exactly: int, align: str = "l") -> Line:
@@ -101,7 +89,7 @@ def acting(line: Line, action: str, style: str | None = None) -> Line:
     return [Span(span.text, span.style if style is None else style, span.action or action) for span in line]
 
 
-def beside(blocks: Sequence[Sequence[Line]], widths: Sequence[int], gap: int = GAP) -> list[Line]:
+def beside(blocks: Sequence[Sequence[Line]], widths: Sequence[int], gap: int = COLUMN_GAP) -> list[Line]:
     """Blocks of lines next to each other. The lines of each have its width."""
     space = Span(" " * gap)
     height = max((len(block) for block in blocks), default=0)
@@ -116,23 +104,21 @@ def beside(blocks: Sequence[Sequence[Line]], widths: Sequence[int], gap: int = G
     return rows
 
 
-def table(shown: Iterable[Column], most: int) -> list[Line]:
+def table(shown: Iterable[TableColumn], most: int) -> list[Line]:
     """An aligned table, its titles first. Empty columns, and those there is no room for, are left out."""
-    chosen = [column for column in shown if column.stays or any(column.cells)]
-    widths = {id(column): _width(column) for column in chosen}
-    for spare in sorted((column for column in chosen if column.rank), key=lambda column: -column.rank):
-        if sum(widths[id(column)] + GAP for column in chosen) - GAP > most:
-            chosen.remove(spare)
-    space = Span(" " * GAP)
-    rows: list[Line] = [[] for _ in range(1 + max((len(column.cells) for column in chosen), default=0))]
-    for number, column in enumerate(chosen):
-        size, align = widths[id(column)], column.align
+    known = [column for column in shown if column.stays or any(column.cells)]
+    widths = {number: _width(column) for number, column in enumerate(known)}
+    spare = sorted((number for number in widths if known[number].rank), key=lambda number: -known[number].rank)
+    space = Span(" " * COLUMN_GAP)
+    rows: list[Line] = [[] for _ in range(1 + max((len(column.cells) for column in known), default=0))]
+    for place, number in enumerate(fitting_columns(widths, spare, most)):
+        column = known[number]
         for row, cell in zip(rows, ([Span(column.title, "dim", column.action)], *column.cells), strict=True):
-            if number:
+            if place:
                 row.append(space)
-            row.extend(fitted(cell, size, align))
+            row.extend(fitted(cell, widths[number], column.align))
     return rows
 
 
-def _width(column: Column) -> int:
+def _width(column: TableColumn) -> int:
     return max(column.least, columns(column.title), max(map(width, column.cells), default=0))

@@ -1,4 +1,4 @@
-"""Colours by name. None needs an eye for red and green; what is bad is bold or reversed as well."""
+"""Colors by name. None needs an eye for red and green; what is bad is bold or reversed as well."""
 
 import os
 
@@ -6,7 +6,7 @@ STYLES = ("", "dim", "title", "accent", "warn", "bad", "banner", "cursor", "key"
 
 _COMMON = {"": "", "dim": "dim", "title": "bold", "cursor": "reverse"}
 PALETTES: dict[str, dict[str, str]] = {
-    # The sixteen colours of the terminal, as its owner has set them: right on dark and on light backgrounds.
+    # The sixteen colors of the terminal, as its owner has set them: right on dark and on light backgrounds.
     "terminal": _COMMON
     | {"accent": "cyan", "warn": "yellow", "bad": "bold red", "banner": "bold reverse red", "key": "bold cyan"},
     # Okabe and Ito, "Color Universal Design": made to be told apart by everybody.
@@ -18,7 +18,7 @@ PALETTES: dict[str, dict[str, str]] = {
         "banner": "bold #000000 on #d55e00",
         "key": "bold #56b4e9",
     },
-    # Blue to yellow, equally far apart in grey too.
+    # Blue to yellow, equally far apart in gray too.
     "cividis": _COMMON
     | {
         "accent": "#7c9bd6",
@@ -29,12 +29,12 @@ PALETTES: dict[str, dict[str, str]] = {
     },
     "plain": _COMMON | {"accent": "", "warn": "underline", "bad": "bold underline", "banner": "reverse", "key": "bold"},
 }
-"""Styles in rich's words. `plain` has no colour: it is what NO_COLOR gets."""
+"""Styles in rich's words. `plain` has no color: it is what NO_COLOR gets."""
 _SGR = {"bold": "1", "dim": "2", "underline": "4", "reverse": "7", "red": "31", "yellow": "33", "cyan": "36"}
 
 
 def chosen(name: str) -> dict[str, str]:
-    """The palette of this name, unless no colours are wanted (https://no-color.org)."""
+    """The palette of this name, unless no colors are wanted (https://no-color.org)."""
     return PALETTES["plain" if os.environ.get("NO_COLOR") else name]
 
 

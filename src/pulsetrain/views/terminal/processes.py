@@ -3,53 +3,36 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from pulsetrain.live import State
-from pulsetrain.views.terminal.lines import GAP, Column, Line, Span, acting, cut, fitted, table, text, width
-from pulsetrain.views.terminal.look import Look, Machine, Scene
+from pulsetrain.views.live.processes import Process, processes_of
+from pulsetrain.views.terminal.lines import Line, Span, TableColumn, acting, fitted, table, text, width
 from pulsetrain.views.terminal.panes import Pane, heading
-from pulsetrain.views.text import bytes_text, percent
+from pulsetrain.views.terminal.state import Scene, ViewState
+from pulsetrain.views.text import COLUMN_GAP, bytes_text, cut, in_one_unit, percent, running_time
 
-MIB = 2**20
 LEAST_COMMAND = 12
-SORTS = ("memory", "sm", "cpu", "ram", "gpu", "pid", "user", "run", "command")
+SORTS = ("memory", "sm", "cpu", "ram", "seconds", "gpu", "pid", "user", "run", "command")
 """Columns that `o` goes through."""
 
 
-class Process(NamedTuple):
-    """A process on one GPU, or one of the command that uses none."""
+class ProcessRow(NamedTuple):
+    """A row of the table: a process, and its place in the tree."""
 
-    machine: Machine
-    host: str
-    key: tuple[str, str]
-    pid: int
-    parent: int | None
-    gpu: int | None
-    user: str
-    memory: float | None
-    """Bytes of the GPU."""
-    sm: float | None
-    cpu: float | None
-    """Cores kept busy."""
-    ram: float | None
-    run: str
-    """The run it is of, as far as that is known."""
-    container: str
-    command: str
+    process: Process
     branch: str = ""
-    """Its place in the tree."""
+    """The lines that lead to it from its parent."""
 
 
-def processes(scene: Scene) -> list[Process]:
-    """Those that are wanted, in the order that is wanted."""
-    found = [process for machine in scene.machines for process in _of(scene, machine)]
-    wanted = scene.look.wanted.lower()
-    if wanted:
-        found = [process for process in found if wanted in _words(process)]
-    ordered = _ordered(found, scene.look)
-    return list(_tree(ordered)) if scene.look.tree else ordered
+def process_rows(scene: Scene) -> list[ProcessRow]:
+    """The processes that pass the filter, in the order of the view."""
+    found = [
+        process for machine in scene.machines for process in processes_of(machine, scene.live(machine), scene.shows)
+    ]
+    wanted = scene.state.filter_text.lower()
+    ordered = _ordered([process for process in found if wanted in process.words], scene.state)
+    return list(_tree(ordered)) if scene.state.tree else [ProcessRow(process) for process in ordered]
 
 
-def process_pane(scene: Scene, number: int, shown: Sequence[Process]) -> Pane:
+def process_pane(scene: Scene, number: int, shown: Sequence[ProcessRow]) -> Pane:
     return Pane(
         "Processes",
         lambda width, height: _draw(scene, number, shown, width, height),
@@ -60,53 +43,15 @@ def process_pane(scene: Scene, number: int, shown: Sequence[Process]) -> Pane:
     )
 
 
-def _of(scene: Scene, machine: Machine) -> Iterator[Process]:
-    """A process of the command that is on a GPU has two lines; here they are one."""
-    states = list(scene.live(machine).table("process"))
-    job = {state.subject.labels.get("pid"): state for state in states if "uuid" not in state.subject.labels}
-    on_gpus = [state for state in states if "uuid" in state.subject.labels and scene.shows(state.subject)]
-    seen = {state.subject.labels.get("pid") for state in on_gpus}
-    for state in (*on_gpus, *(state for pid, state in job.items() if pid not in seen)):
-        yield _process(machine, state, job.get(state.subject.labels.get("pid")))
-
-
-def _process(machine: Machine, state: State, job: State | None) -> Process:
-    labels = state.subject.labels
-    memory = state.number("gpu_memory_mb")
-    parent, gpu = labels.get("parent_pid"), labels.get("gpu_index")
-    own = job or state
-    return Process(
-        machine,
-        machine.title,
-        (machine.title, state.subject.key),
-        int(labels.get("pid") or 0),
-        int(parent) if parent is not None else None,
-        int(gpu) if gpu is not None else None,
-        str(labels.get("user") or ""),
-        None if memory is None else memory * MIB,
-        state.number("sm_ratio"),
-        own.number("cpu_cores"),
-        own.number("memory_bytes"),
-        str(labels.get("run") or (machine.run.name if machine.run and job else "")),
-        str(labels.get("container") or ""),
-        str(labels.get("command") or ""),
-    )
-
-
-def _words(process: Process) -> str:
-    words = (process.machine.title, process.pid, process.user, process.run, process.container, process.command)
-    return " ".join(map(str, words)).lower()
-
-
-def _ordered(found: list[Process], look: Look) -> list[Process]:
+def _ordered(found: list[Process], state: ViewState) -> list[Process]:
     """What is not known comes last, whichever way it is sorted."""
-    known = [process for process in found if getattr(process, look.sort) not in (None, "")]
-    rest = [process for process in found if getattr(process, look.sort) in (None, "")]
-    known.sort(key=lambda process: (getattr(process, look.sort), process.pid), reverse=look.descending)
+    known = [process for process in found if getattr(process, state.sort) not in (None, "")]
+    rest = [process for process in found if getattr(process, state.sort) in (None, "")]
+    known.sort(key=lambda process: (getattr(process, state.sort), process.pid), reverse=state.descending)
     return known + rest
 
 
-def _tree(found: Sequence[Process]) -> Iterator[Process]:
+def _tree(found: Sequence[Process]) -> Iterator[ProcessRow]:
     """Children below their parents; among siblings the order stays."""
     pids = {(process.machine.title, process.pid) for process in found}
     children: dict[tuple[str, int | None], list[Process]] = {}
@@ -116,12 +61,12 @@ def _tree(found: Sequence[Process]) -> Iterator[Process]:
             process
         )
 
-    def below(parent: tuple[str, int | None], indent: str, walked: frozenset[int]) -> Iterator[Process]:
+    def below(parent: tuple[str, int | None], indent: str, walked: frozenset[int]) -> Iterator[ProcessRow]:
         siblings = children.get(parent, [])
         for number, process in enumerate(siblings):
             last = number == len(siblings) - 1
             top = parent == ("", None)
-            yield process._replace(branch="" if top else indent + ("└─ " if last else "├─ "))
+            yield ProcessRow(process, "" if top else indent + ("└─ " if last else "├─ "))
             if process.pid not in walked:
                 further = "" if top else indent + ("   " if last else "│  ")
                 yield from below((process.machine.title, process.pid), further, walked | {process.pid})
@@ -129,56 +74,64 @@ def _tree(found: Sequence[Process]) -> Iterator[Process]:
     yield from below(("", None), "", frozenset())
 
 
-def _draw(scene: Scene, number: int, shown: Sequence[Process], most: int, height: int) -> list[Line]:
-    look = scene.look
-    title = heading(number, "Processes", look.pane == number)
-    if look.wanted:
-        title += [Span("  with ", "dim"), Span(look.wanted, "accent", "filter")]
+def _draw(scene: Scene, number: int, shown: Sequence[ProcessRow], most: int, height: int) -> list[Line]:
+    state = scene.state
+    title = heading(number, "Processes", state.pane == number)
+    if state.filter_text:
+        title += [Span("  with ", "dim"), Span(state.filter_text, "accent", "filter")]
     if not shown:
-        return [title, text("  none has it" if look.wanted else "  none on a GPU", "dim")]
+        return [title, text("  none has it" if state.filter_text else "  none on a GPU", "dim")]
     room = height - 2
-    chosen = next((index for index, process in enumerate(shown) if process.key == look.process), 0)
+    chosen = next((index for index, row in enumerate(shown) if row.process.key == state.process), 0)
     first = max(0, min(chosen - room // 2, len(shown) - room))
     visible = shown[first : first + room]
     if len(visible) < len(shown):
         title += [Span(f"  {first + 1} to {first + len(visible)} of {len(shown)}", "dim")]
     titles, *rows = _table(scene, visible, most - 2)
     lines = [title, [Span("  "), *titles]]
-    for process, row in zip(visible, rows, strict=True):
-        under = process.key == look.process and look.pane == number
-        action = f"process({process.key[0]!r}, {process.key[1]!r})"
-        lines.append([Span("  "), *acting(row, action, "cursor" if under else None)])
+    for row, figures in zip(visible, rows, strict=True):
+        machine, key = row.process.key
+        under = row.process.key == state.process and state.pane == number
+        lines.append([Span("  "), *acting(figures, f"process({machine!r}, {key!r})", "cursor" if under else None)])
     return lines
 
 
-def _table(scene: Scene, visible: Sequence[Process], most: int) -> list[Line]:
-    look = scene.look
+def _table(scene: Scene, visible: Sequence[ProcessRow], most: int) -> list[Line]:
+    state = scene.state
+    processes = [row.process for row in visible]
 
-    def column(title: str, field: str, cells: list[str], align: str = "r", rank: int = 0, least: int = 0) -> Column:
-        mark = ("▾" if look.descending else "▴") if scene.braille else ("v" if look.descending else "^")
-        name = title + (mark if look.sort == field else "")
-        return Column(name, [text(cell) for cell in cells], align, rank, max(least, len(title) + 1), f"sort({field!r})")
+    def column(
+        title: str, field: str, cells: list[str], align: str = "r", rank: int = 0, least: int = 0
+    ) -> TableColumn:
+        mark = ("▾" if state.descending else "▴") if scene.braille else ("v" if state.descending else "^")
+        name = title + (mark if state.sort == field else "")
+        return TableColumn(
+            name, [text(cell) for cell in cells], align, rank, max(least, len(title) + 1), f"sort({field!r})"
+        )
 
     shown = [
-        column("host", "host", [process.machine.title for process in visible], "l", 1)
+        column("host", "host", [process.machine.title for process in processes], "l", 1)
         if len(scene.machines) > 1
         else None,
-        column("GPU", "gpu", ["" if process.gpu is None else str(process.gpu) for process in visible]),
-        column("pid", "pid", [str(process.pid) for process in visible], least=7),
-        column("user", "user", [cut(process.user, 12) for process in visible], "l", 3),
-        column("memory", "memory", [_known(process.memory, bytes_text) for process in visible], least=9),
-        column("SM", "sm", [_known(process.sm, percent) for process in visible], rank=2, least=5),
-        column("CPU", "cpu", [_known(process.cpu, percent) for process in visible], rank=2, least=6),
-        column("RAM", "ram", [_known(process.ram, bytes_text) for process in visible], rank=4, least=9),
-        column("run", "run", [cut(process.run, 16) for process in visible], "l", 5),
-        column("container", "container", [cut(process.container, 24) for process in visible], "l", 6),
+        column("GPU", "gpu", ["" if process.gpu is None else str(process.gpu) for process in processes]),
+        column("pid", "pid", [str(process.pid) for process in processes], least=7),
+        column("user", "user", [cut(process.user, 12) for process in processes], "l", 3),
+        column("memory", "memory", in_one_unit([process.memory for process in processes], bytes_text), least=8),
+        column("SM", "sm", [_known(process.sm, percent) for process in processes], rank=2, least=5),
+        column("CPU", "cpu", [_known(process.cpu, percent) for process in processes], rank=2, least=6),
+        column("RAM", "ram", in_one_unit([process.ram for process in processes], bytes_text), rank=5, least=8),
+        column("time", "seconds", [_known(process.seconds, running_time) for process in processes], rank=4, least=7),
+        column("run", "run", [cut(process.run, 16) for process in processes], "l", 6),
+        column("container", "container", [cut(process.container, 24) for process in processes], "l", 7),
     ]
-    lines = table([one for one in shown if one], most - LEAST_COMMAND - GAP)
-    room = most - width(lines[0]) - GAP
-    title = "command" + ("" if look.sort != "command" else "▾" if look.descending else "▴")
+    lines = table([one for one in shown if one], most - LEAST_COMMAND - COLUMN_GAP)
+    room = most - width(lines[0]) - COLUMN_GAP
+    title = "command" + ("" if state.sort != "command" else "▾" if state.descending else "▴")
     commands = [[Span(title, "dim", "sort('command')")]]
-    commands += [[Span(process.branch, "dim"), Span(process.command)] for process in visible]
-    return [[*line, Span(" " * GAP), *fitted(command, room)] for line, command in zip(lines, commands, strict=True)]
+    commands += [[Span(row.branch, "dim"), Span(row.process.command)] for row in visible]
+    return [
+        [*line, Span(" " * COLUMN_GAP), *fitted(command, room)] for line, command in zip(lines, commands, strict=True)
+    ]
 
 
 def _known(value: float | None, words: Callable[[float], str]) -> str:

@@ -1,83 +1,53 @@
 """One run: how far it is, what it used, and its training beside its machine on one time axis."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import zip_longest
 
-from pulsetrain.live import State
+from pulsetrain.catalog import METRICS
+from pulsetrain.catalog.time_classes import TIME_CLASSES
+from pulsetrain.insight.metric_names import in_order_of_interest
+from pulsetrain.insight.parts import STEP_PARTS, parts_seen
+from pulsetrain.live import SubjectState
 from pulsetrain.runs.folder import Run
+from pulsetrain.views.live.history import Points
+from pulsetrain.views.live.machines import WatchedMachine
+from pulsetrain.views.live.progress import RunProgress
 from pulsetrain.views.terminal import braille
-from pulsetrain.views.terminal.charts import Chart, bar, grid, wanted_height
+from pulsetrain.views.terminal.charts import TextChart, bar, grid, wanted_height
+from pulsetrain.views.terminal.events import SEVERITIES
 from pulsetrain.views.terminal.gpus import gpu_charts, gpu_rows
 from pulsetrain.views.terminal.lines import Line, Span, beside, between, fitted, text, width
-from pulsetrain.views.terminal.look import Machine, Points, Scene
 from pulsetrain.views.terminal.panes import Pane, heading
-from pulsetrain.views.text import duration, energy, grams, milliseconds, money, number, percent
+from pulsetrain.views.terminal.state import Scene
+from pulsetrain.views.text import duration, energy, grams, money, number, percent, rate, short_duration
 
-PARTS = {
-    "data_wait_seconds": "data wait",
-    "forward_seconds": "forward",
-    "backward_seconds": "backward",
-    "optimizer_seconds": "optimizer",
-    "other_seconds": "other",
+PART_STYLES = {"data_wait": "warn", "other": "dim"}
+"""Of the parts of a step; the rest of them have the accent."""
+DECLARED = {metric.field for metric in METRICS if metric.table == "training"}
+MOST_OWN_CHARTS = 3
+"""Of what the program logs under names of its own."""
+CLASS_STYLES = {
+    **dict.fromkeys(("data_wait", "communication", "copy"), "warn"),
+    **dict.fromkeys(("stall", "restart", "lost_work"), "bad"),
+    "unknown": "dim",
 }
-PART_STYLES = ("warn", "accent", "accent", "accent", "dim")
+"""Of the classes of time; the rest of them have the accent."""
+LEAST_NAMED = 0.01
+"""Of all time: a smaller share is not shown."""
 BESIDE_FROM = 76
-"""On a screen this wide, the training stands beside the machine; else above it."""
+"""On a screen this wide, the training is beside the machine; else above it."""
 
 
-class Told:
-    """What a run says of itself at the moment that is shown."""
-
-    def __init__(self, scene: Scene) -> None:
-        self.machines = scene.machines
-        trainings = [(m, state) for m in scene.machines for state in scene.live(m).table("training")]
-        trainings.sort(key=lambda found: int(found[1].subject.labels.get("rank") or 0))
-        self.machine: Machine | None = trainings[0][0] if trainings else None
-        self.training: State | None = trainings[0][1] if trainings else None
-        """The first rank; and where it runs."""
-        self.accounts = [state for machine in scene.machines for state in scene.live(machine).table("account")]
-        self.elapsed = max((scene.live(machine).elapsed for machine in scene.machines), default=0.0)
-
-    def number(self, field: str) -> float | None:
-        """Of the training."""
-        return self.training.number(field) if self.training else None
-
-    def sum(self, field: str) -> dict[str, float]:
-        """What the hosts have used, by device or currency."""
-        found: dict[str, float] = {}
-        for account in self.accounts:
-            value = account.values.get(field)
-            for name, amount in (value if isinstance(value, dict) else {"": account.number(field)}).items():
-                if amount is not None:
-                    found[name] = found.get(name, 0.0) + amount
-        return found
-
-    @property
-    def progress(self) -> float | None:
-        step, total = self.number("step"), self.number("total_steps")
-        return min(1.0, step / total) if step is not None and total else None
-
-    @property
-    def remaining(self) -> float | None:
-        """Seconds to go: as the account has it, and before its first entry by the pace of now."""
-        if self.progress is None or self.training is None:
-            return None
-        told = [left for account in self.accounts if (left := account.number("remaining_seconds")) is not None]
-        pace = self.training.rates.get("step")
-        if told or not pace:
-            return max(told, default=None)
-        return ((self.number("total_steps") or 0.0) - (self.number("step") or 0.0)) / pace
-
-
-def run_pane(scene: Scene, number: int, told: Told) -> Pane:
+def run_pane(scene: Scene, number: int, progress: RunProgress) -> Pane:
     """A few lines that say how the run is doing."""
     run = next((machine.run for machine in scene.machines if machine.run), None)
-    lines = [*_progress(scene, told, run), *_usage(told), *_step(scene, told)]
+    lines = [*_progress(scene, progress, run), *_verdict(progress), *_usage(progress)]
+    lines += [*_step(scene, progress), *_time(scene, progress)]
 
     def draw(width: int, height: int) -> list[Line]:
-        title = [*heading(number, "Run", scene.look.pane == number), *_name(run, told)]
+        title = [*heading(number, "Run", scene.state.pane == number), *_name(run, progress)]
         right = text(run.id if run else "", "dim")
         return [between(title, right, width), *(_fitting(parts, width) for parts in lines)][:height]
 
@@ -85,8 +55,10 @@ def run_pane(scene: Scene, number: int, told: Told) -> Pane:
 
 
 def _fitting(parts: Sequence[Line], most: int) -> Line:
-    """As many of the parts as there is room for, side by side."""
+    """As many of the parts as there is room for, side by side. One that is alone is cut."""
     line: Line = [Span(" ")]
+    if len(parts) == 1 and width(parts[0]) + 2 > most:
+        return fitted([*line, Span(" "), *parts[0]], most)
     for part in parts:
         if width(line) + 1 + width(part) > most:
             break
@@ -94,74 +66,131 @@ def _fitting(parts: Sequence[Line], most: int) -> Line:
     return line
 
 
-def _name(run: Run | None, told: Told) -> Line:
+def _name(run: Run | None, progress: RunProgress) -> Line:
     if run is None:
         return text("  no run on this machine; tab shows all", "dim")
     code = f" (exit code {run.exit_code})" if run.exit_code else ""
     style = {"running": "accent", "failed": "bad", "died": "bad", "interrupted": "warn"}.get(run.status, "")
-    lasted = (run.end - run.start).total_seconds() if run.end else told.elapsed
+    lasted = progress.elapsed_seconds if run.seconds is None else run.seconds
     return [Span(f"  {run.name}", "title"), Span(f"  {run.status}{code}", style), Span(f"  {duration(lasted)}")]
 
 
-def _progress(scene: Scene, told: Told, run: Run | None) -> Iterator[list[Line]]:
-    step, total, epoch = told.number("step"), told.number("total_steps"), told.number("epoch")
+def _progress(scene: Scene, progress: RunProgress, run: Run | None) -> Iterator[list[Line]]:
+    step, total, epoch = progress.number("step"), progress.number("total_steps"), progress.number("epoch")
     if step is None:
         return
     parts: list[Line] = [
         [Span("step ", "dim"), Span(f"{step:,.0f}", "title"), Span(f" of {total:,.0f}" if total else "", "dim")]
     ]
-    if told.progress is not None:
-        parts.append([*bar(told.progress, 20, "accent", scene.braille), Span(f" {percent(told.progress)}")])
-    if told.remaining is not None and run is not None and run.status == "running" and scene.moment:
-        ends = datetime.fromtimestamp(scene.moment + told.remaining, UTC).astimezone()
-        parts.append([Span(duration(told.remaining), "title"), Span(f" to go, until {ends:%H:%M}", "dim")])
+    if progress.ratio is not None:
+        parts.append([*bar(progress.ratio, 20, "accent", scene.braille), Span(f" {percent(progress.ratio)}")])
+    if progress.remaining_seconds is not None and run is not None and run.status == "running" and scene.moment:
+        ends = datetime.fromtimestamp(scene.moment + progress.remaining_seconds, UTC).astimezone()
+        parts.append([Span(duration(progress.remaining_seconds), "title"), Span(f" to go, until {ends:%H:%M}", "dim")])
     if epoch is not None:
         parts.append([Span("epoch ", "dim"), Span(f"{epoch:.2f}")])
-    phase = told.training.values.get("phase") if told.training else None
+    phase = progress.training.values.get("phase") if progress.training else None
     if isinstance(phase, str):
         parts.append(text(phase, "accent"))
     yield parts
 
 
-def _usage(told: Told) -> Iterator[list[Line]]:
-    """Energy, carbon, money: so far, and in the end if it goes on like this."""
-    share = told.progress
-    ahead = 1 / share if share and share < 1 else None
+def _verdict(progress: RunProgress) -> Iterator[list[Line]]:
+    """What holds it back."""
+    verdict = progress.verdict
+    if verdict is None:
+        return
+    words, style = verdict.headline, ""
+    if main := verdict.main:
+        words, style = f"{main.rule}: {words}", SEVERITIES[main.severity]
+    yield [[Span("verdict ", "dim"), Span(words, style)]]
+
+
+def _usage(progress: RunProgress) -> Iterator[list[Line]]:
+    """Energy, carbon, money: so far, and at the end of the planned steps."""
     parts: list[Line] = []
-    ends: list[str] = []
-    if joules := sum(told.sum("energy_joules").values()):
+    if joules := progress.total("energy_joules"):
         parts.append([Span("energy ", "dim"), Span(energy(joules), "title")])
-        ends += [energy(joules * ahead)] if ahead else []
-    if mass := sum(told.sum("carbon_grams").values()):
+    if mass := progress.total("carbon_grams"):
         parts.append([Span("carbon ", "dim"), Span(grams(mass), "title")])
-        ends += [grams(mass * ahead)] if ahead else []
-    for currency, amount in told.sum("cost").items():
+    for currency, amount in progress.used("cost").items():
         parts.append([Span("cost ", "dim"), Span(money(amount, currency), "title")])
-    ends += [money(amount, currency) for currency, amount in told.sum("cost_projected").items() if ahead]
+    ends = [
+        *map(energy, progress.projected("energy_projected_joules").values()),
+        *map(grams, progress.projected("carbon_projected_grams").values()),
+        *(money(amount, currency) for currency, amount in progress.projected("cost_projected").items()),
+    ]
     if ends:
-        parts.append([Span("in the end about ", "dim"), Span(", ".join(ends))])
-    idle, seconds = sum(told.sum("gpu_idle_seconds").values()), sum(told.sum("gpu_seconds").values())
-    if seconds:
+        parts.append([Span("at the end about ", "dim"), Span(", ".join(ends))])
+    idle, seconds = progress.total("gpu_idle_seconds"), progress.total("gpu_seconds")
+    if idle is not None and seconds:
         parts.append([Span("GPUs idle ", "dim"), Span(percent(idle / seconds))])
     if parts:
         yield parts
 
 
-def _step(scene: Scene, told: Told) -> Iterator[list[Line]]:
-    """Where the time of a step goes, over the time that is shown."""
-    if told.machine is None or told.training is None:
+def _step(scene: Scene, progress: RunProgress) -> Iterator[list[Line]]:
+    """How fast the training is, and where the time of a step goes."""
+    seconds, means = _step_times(scene, progress)
+    if not seconds:
         return
-    means = [_mean(_curve(scene, told.machine, told.training, field)(60)) for field in PARTS]
-    whole = sum(mean for mean in means if mean is not None)
-    if not whole:
-        return
-    pieces = braille.stacked(means, 20, ascii=not scene.braille)
-    drawn = [Span(piece, style) for piece, style in zip(pieces, PART_STYLES, strict=True)]
-    parts: list[Line] = [[Span("step ", "dim"), Span(milliseconds(whole), "title")], drawn]
-    for piece, name, style, mean in zip(pieces, PARTS.values(), PART_STYLES, means, strict=True):
-        if mean:
-            parts.append([Span(f"{piece[:1] or ' '} ", style), Span(f"{name} ", "dim"), Span(percent(mean / whole))])
+    parts: list[Line] = [[Span("step ", "dim"), Span(short_duration(seconds), "title")]]
+    totals = progress.steps.totals if progress.steps else None
+    if totals and totals.samples_per_second:
+        parts.append([Span(rate(totals.samples_per_second), "title"), Span(" samples/s", "dim")])
+    if totals and totals.tokens_per_second:
+        parts.append([Span(rate(totals.tokens_per_second), "title"), Span(" tokens/s", "dim")])
     yield parts
+    if any(means):
+        yield list(_drawn_parts(scene, seconds, means))
+
+
+def _step_times(scene: Scene, progress: RunProgress) -> tuple[float | None, list[float | None]]:
+    """Mean seconds of a step, and of each of its parts: of steady steps, else over the time that is shown."""
+    if steps := progress.steps:
+        return steps.mean_seconds, [steps.parts[part] for part in STEP_PARTS]
+    if progress.machine is None or progress.training is None:
+        return None, []
+    machine, training = progress.machine, progress.training
+
+    def mean(part: str) -> float | None:
+        return _mean(_curve(scene, machine, training, f"{part}_seconds")(60))
+
+    return mean("step"), list(parts_seen({part: mean(part) for part in STEP_PARTS}).values())
+
+
+def _drawn_parts(scene: Scene, seconds: float, means: Sequence[float | None]) -> Iterator[Line]:
+    """A bar of the parts, then each with its share."""
+    seen = {part: mean for part, mean in zip(STEP_PARTS, means, strict=True) if mean}
+    names = {part: part.replace("_", " ") for part in seen}
+    yield from _drawn_shares(
+        scene, {names[part]: (mean / seconds, PART_STYLES.get(part)) for part, mean in seen.items()}
+    )
+
+
+def _drawn_shares(scene: Scene, shares: Mapping[str, tuple[float, str | None]]) -> Iterator[Line]:
+    """A bar of shares, each with a style, then each with its name and the character that it has in the bar."""
+    pieces = braille.stacked([share for share, _ in shares.values()], 20, ascii=not scene.braille)
+    styles = [style or "accent" for _, style in shares.values()]
+    yield [Span(piece, style) for piece, style in zip(pieces, styles, strict=True)]
+    for (name, (share, _)), piece, style in zip(shares.items(), pieces, styles, strict=True):
+        yield [Span(f"{piece[:1] or ' '} ", style), Span(f"{name} ", "dim"), Span(percent(share))]
+
+
+def _time(scene: Scene, progress: RunProgress) -> Iterator[list[Line]]:
+    """What all time so far went into."""
+    ledger = progress.ledger
+    if ledger is None:
+        return
+    named = {
+        TIME_CLASSES[name]: (part.share, CLASS_STYLES.get(name))
+        for name, part in ledger.classes.items()
+        if part.share >= LEAST_NAMED
+    }
+    parts: list[Line] = [[Span("time ", "dim")]]
+    if ledger.goodput is not None:
+        parts = [[Span("goodput ", "dim"), Span(percent(ledger.goodput), "title")]]
+    yield [*parts, *_drawn_shares(scene, named)]
 
 
 def _mean(points: Points) -> float | None:
@@ -169,13 +198,13 @@ def _mean(points: Points) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def charts_pane(scene: Scene, number: int, told: Told) -> Pane:
+def charts_pane(scene: Scene, number: int, progress: RunProgress) -> Pane:
     """The training on the left, the machine on the right, or one above the other."""
-    training = training_charts(scene, told)
+    training = training_charts(scene, progress)
     machine = [*gpu_charts(scene, gpu_rows(scene)), *_host_charts(scene)]
 
     def draw(width: int, height: int) -> list[Line]:
-        title = heading(number, "Charts", scene.look.pane == number)
+        title = heading(number, "Charts", scene.state.pane == number)
         room = height - 1
         if not training or not machine or width < BESIDE_FROM:
             both = [chart for pair in zip_longest(training, machine) for chart in pair if chart]
@@ -190,45 +219,48 @@ def charts_pane(scene: Scene, number: int, told: Told) -> Pane:
     return Pane("Charts", draw, least=5, wanted=1 + wanted_height(most, 60), most=math.inf)
 
 
-def _curve(scene: Scene, machine: Machine, state: State, field: str) -> Callable[[int], Points]:
+def _curve(scene: Scene, machine: WatchedMachine, state: SubjectState, field: str) -> Callable[[int], Points]:
     return lambda points: scene.series(machine, state.subject.table, state.subject.key, field, points)
 
 
-def training_charts(scene: Scene, told: Told) -> list[Chart]:
+def training_charts(scene: Scene, progress: RunProgress) -> list[TextChart]:
     """What the training reports of its first rank; what it does not report has no chart."""
-    machine, state = told.machine, told.training
+    machine, state = progress.machine, progress.training
     if machine is None or state is None:
         return []
     known = set(machine.history.fields("training", state.subject.key))
 
-    def chart(name: str, field: str, words: Callable[[float], str], low: float | None = None) -> Chart | None:
+    def chart(name: str, field: str, words: Callable[[float], str], low: float | None = None) -> TextChart | None:
         if field not in known:
             return None
+        curve = _curve(scene, machine, state, field)
         value = state.number(field)
-        return Chart(
-            name, _curve(scene, machine, state, field), "" if value is None else words(value), low, label=words
-        )
+        if value is None:  # logged now and then, such as a validation loss: the last one that is drawn
+            value = next((point for point in reversed(curve(60)) if point is not None), None)
+        return TextChart(name, curve, "" if value is None else words(value), low, label=words)
 
-    step_seconds = _mean(_curve(scene, machine, state, "step_seconds")(60))
+    step_time = short_duration(_mean(_curve(scene, machine, state, "step_seconds")(60)))
     found = [
         chart("loss", "loss", _short),
         chart("tokens/s", "throughput_tokens_per_sec", _short, 0.0)
         or chart("samples/s", "throughput_samples_per_sec", _short, 0.0),
-        chart("step time", "step_seconds", milliseconds, 0.0),
+        chart("step time", "step_seconds", short_duration, 0.0),
         chart("learning rate", "learning_rate", _short, 0.0),
         chart("gradient norm", "gradient_norm", _short, 0.0),
     ]
-    return [one._replace(value=milliseconds(step_seconds)) if one.name == "step time" else one for one in found if one]
+    own = in_order_of_interest(sorted(known - DECLARED))[:MOST_OWN_CHARTS]
+    found[1:1] = [chart(name, name, _short) for name in own]  # beside the loss: what is drawn first has most room
+    return [one._replace(value=step_time) if one.name == "step time" else one for one in found if one]
 
 
-def _host_charts(scene: Scene) -> list[Chart]:
+def _host_charts(scene: Scene) -> list[TextChart]:
     """The CPUs of the first machine."""
     machine = scene.machines[0]
     host = scene.live(machine).host
     if host.number("cpu_ratio") is None:
         return []
     return [
-        Chart(
+        TextChart(
             "CPU", _curve(scene, machine, host, "cpu_ratio"), percent(host.number("cpu_ratio")), high=1.0, label=percent
         )
     ]

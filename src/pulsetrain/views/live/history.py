@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from pulsetrain.catalog import LABELS, METRICS, STEP_COUNTS
+from pulsetrain.catalog import METRICS, SAMPLE_TABLES, STEP_COUNTS
 from pulsetrain.live import Live
 from pulsetrain.snapshot import Sample, Snapshot, Subject, Value
 
@@ -72,16 +72,18 @@ FRAME_SECONDS = 1.0
 FRAMES = 240
 """States to go back to: so many one second apart, so many two seconds, four, and so on."""
 GAP = 5.0
-"""So many times the distance of its neighbours, and something is missing between two points."""
+"""So many times the distance of its neighbors, and something is missing between two points."""
 
 Floats: TypeAlias = "array[float]"
-Of = Literal["low", "mean", "high"]
+Statistic = Literal["low", "mean", "high"]
+Points: TypeAlias = tuple[float | None, ...]
+"""A curve: values at even distances, None where nothing is known."""
 
 _COUNTERS = {(metric.table, metric.field) for metric in METRICS if metric.kind == "counter"}
 _AMOUNTS = {metric.field for metric in METRICS if metric.table == "training" and metric.kind == "amount"}
 _POINT = 4
 """A point in an array: its time, the least, the mean and the most."""
-_COLUMN: dict[Of, int] = {"low": 1, "mean": 2, "high": 3}
+_COLUMN: dict[Statistic, int] = {"low": 1, "mean": 2, "high": 3}
 
 
 class History:
@@ -125,11 +127,11 @@ class History:
         return list(self._lines.get(Subject(table, key), ()))
 
     def series(
-        self, table: str, key: str, field: str, start: float, end: float, points: int, of: Of = "mean"
+        self, table: str, key: str, field: str, start: float, end: float, points: int, of: Statistic = "mean"
     ) -> Sequence[float | None]:
         """A field between two moments, as so many points; None where nothing is known.
 
-        A counter is told as its rate per second, an amount of a training as that of one step. The points lie on a grid
+        A counter becomes its rate per second, an amount of a training that of one step. The points lie on a grid
         of time: while a chart moves on, what has been drawn keeps its shape.
         """
         line = self._lines.get(Subject(table, key), {}).get(field)
@@ -137,7 +139,7 @@ class History:
             return [None] * points
         width = (end - start) / points
         start = (end // width + 1 - points) * width
-        return _drawn(*line.between(start, end, of), start, width, points, _COMBINE[of])
+        return _in_slots(*line.between(start, end, of), start, width, points, _COMBINE[of])
 
     def at(self, time: float | None) -> Live:
         """The state at a moment that has passed, or the first that is known; None is now."""
@@ -189,7 +191,7 @@ class _Line:
         if newest and not math.isnan(newest[-1]) and time > newest[-_POINT]:
             self._push(time, math.nan, math.nan, math.nan)
 
-    def between(self, start: float, end: float, of: Of) -> tuple[Floats, Floats]:
+    def between(self, start: float, end: float, of: Statistic) -> tuple[Floats, Floats]:
         """Times and values, with the last one before the start."""
         times, values = array("d"), array("d")
         for level in reversed(self._levels):
@@ -286,8 +288,8 @@ class _Frames:
 def _packed(live: Live) -> bytes:
     states = [
         (state.subject.table, state.subject.key, state.subject.labels, state.values, state.rates)
-        for table in LABELS
-        for state in live.table(table)
+        for table in SAMPLE_TABLES
+        for state in live.table(table.name)
     ]
     return zlib.compress(msgspec.msgpack.encode((live.time, live.elapsed, states)), 1)
 
@@ -302,8 +304,8 @@ def _unpacked(packed: bytes) -> Live:
         rates[subject] = rate
     live = Live()
     live(Snapshot(time, elapsed, tuple(samples)))
-    for table in LABELS:
-        for state in live.table(table):
+    for table in SAMPLE_TABLES:
+        for state in live.table(table.name):
             state.rates.update(rates[state.subject])
     return live
 
@@ -315,7 +317,7 @@ def _steps(values: dict[str, Value]) -> float:
 
 
 def _join(level: Floats, low: float, mean: float, high: float) -> None:
-    """Make the newest point of a level stand for two."""
+    """Merge a point into the newest one of a level."""
     if math.isnan(mean):
         return
     if math.isnan(level[-2]):
@@ -328,19 +330,19 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-_COMBINE: dict[Of, Callable[[Sequence[float]], float]] = {"low": min, "mean": _mean, "high": max}
+_COMBINE: dict[Statistic, Callable[[Sequence[float]], float]] = {"low": min, "mean": _mean, "high": max}
 
 
-def _drawn(
+def _in_slots(
     times: Floats, values: Floats, start: float, width: float, count: int, combine: Callable[[Sequence[float]], float]
 ) -> list[float | None]:
-    """Points put into even slots. One stands until the next, unless there is a gap between them."""
+    """Points put into even slots. One holds until the next, unless there is a gap between them."""
     places = [int((time - start) // width) for time in times]
     slots: list[float | None] = [None] * count
     for number, place in enumerate(places):
         after = places[number + 1] if number + 1 < len(places) else count
         if after > place + 1 and not math.isnan(values[number]):
-            first, end = max(0, place + 1), min(count, after, int((_stands(times, number) - start) // width))
+            first, end = max(0, place + 1), min(count, after, int((_holds_until(times, number) - start) // width))
             slots[first:end] = [values[number]] * (end - first)
     together: defaultdict[int, list[float]] = defaultdict(list)
     for place, value in zip(places, values, strict=True):
@@ -351,8 +353,8 @@ def _drawn(
     return slots
 
 
-def _stands(times: Floats, number: int) -> float:
-    """Until when a point is true: to the next one, unless that is much farther away than its neighbours."""
+def _holds_until(times: Floats, number: int) -> float:
+    """Until when a point is true: to the next one, unless that is much farther away than its neighbors."""
     around = [after - before for before, after in pairwise(times[max(0, number - 1) : number + 3])]
     time = times[number]
     if number + 1 == len(times):

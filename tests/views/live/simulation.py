@@ -1,4 +1,4 @@
-"""A machine for the dashboard's tests: simulated GPUs at times that are given, so that every picture is the same."""
+"""A machine for the tests of live views: simulated GPUs at times that are given, so that every picture is the same."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pulsetrain.runs.folder import RunFolder
 from pulsetrain.sampler import Consumer
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 from pulsetrain.sources.simulated import Simulated
-from pulsetrain.views.terminal.look import Machine
+from pulsetrain.views.live.machines import WatchedMachine
 
 START = 1794830400.0
 """2026-11-16 12:00:00 UTC."""
@@ -72,7 +72,14 @@ class Simulation:
                 "uuid": gpu.key,
             },
         )
-        return Sample(subject, {"gpu_memory_mb": 1000.0 + 500 * number, "sm_ratio": 0.02 * number})
+        values: dict[str, Value] = {
+            "gpu_memory_mb": 1000.0 + 500 * number,
+            "sm_ratio": 0.02 * number,
+            "cpu_cores": 1.0 + 0.1 * number,
+            "memory_bytes": 2.0e9 + 1e9 * number,
+            "start_time_seconds": self._start - 1000.0 * number**2,
+        }
+        return Sample(subject, values)
 
     def _host(self) -> Sample:
         seconds = self._seconds
@@ -88,6 +95,8 @@ class Simulation:
             "disk_written_bytes": 1e6 * seconds,
             "network_received_bytes": 2e6 * seconds,
             "network_sent_bytes": 1e5 * seconds,
+            "gpu_driver_versions": {"580.95.05": 1},
+            "cuda_versions": {"13.0": 1},
         }
         return Sample(Subject("host", ""), values)
 
@@ -113,7 +122,9 @@ class Simulation:
         }
         account: dict[str, Value] = {
             "energy_joules": {"gpu": 4000.0 * seconds, "cpu": 300.0 * seconds},
+            "energy_projected_joules": 4.3e6,
             "carbon_grams": 0.1 * seconds,
+            "carbon_projected_grams": 100.0,
             "cost": {"EUR": 0.001 * seconds},
             "cost_projected": {"EUR": 2.0},
             "gpu_seconds": 8 * seconds,
@@ -127,9 +138,9 @@ class Simulation:
         ]
 
 
-def simulated_machine(feed: Simulation, seconds: int = 300, folder: RunFolder | None = None) -> Machine:
+def simulated_machine(feed: Simulation, seconds: int = 300, folder: RunFolder | None = None) -> WatchedMachine:
     """A machine that has been watched for so long."""
-    machine = Machine(feed, folder, local=True)
+    machine = WatchedMachine(feed, folder, local=True)
     machine.start()
     feed.advance(seconds)
     return machine

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsetrain.snapshot import Sample, Snapshot, Subject, Value
-from pulsetrain.views.terminal import history
-from pulsetrain.views.terminal.history import History
+from pulsetrain.views.live import history
+from pulsetrain.views.live.history import History
 
 START = 1_794_830_000.0
 GPU = Subject("gpu", "GPU-1", {"gpu_index": 0, "uuid": "GPU-1", "name": "NVIDIA L4"})

@@ -1,29 +1,24 @@
 """What is on the screen: the machines that are watched, and what the user has chosen to see of them."""
 
 import math
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal
 
-from pulsetrain.snapshot import Event, Snapshot, Subject
-from pulsetrain.views.terminal.history import History
-
-if TYPE_CHECKING:
-    from pulsetrain.views.terminal.feeds import Feed
-
-from pulsetrain.config import Thresholds
-from pulsetrain.errors import UsageError
 from pulsetrain.live import Live
-from pulsetrain.runs.folder import RunFolder, host_name
+from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
+from pulsetrain.snapshot import Subject
+from pulsetrain.views.live.history import Points
+from pulsetrain.views.live.machines import WatchedMachine, locked
 
 WINDOWS = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0, math.inf)
 """Stretches of time that charts can show, in seconds. The last is all there is."""
-STEPS = (60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, *(3600.0 * hours for hours in (2, 4, 8, 12, 24)))
+GROWING_WINDOWS = (
+    *(60.0 * minutes for minutes in (1, 2, 3, 5, 10, 15, 30)),
+    *(3600.0 * hours for hours in (1, 2, 4, 8, 12, 24)),
+)
 """A window that is not full yet grows in these."""
-MOST_EVENTS = 200
 SCRUB_SHARE = 1 / 30
 """An arrow key moves by this share of the window."""
 
@@ -31,83 +26,11 @@ CURVE_SECONDS = 5.0
 """A curve is asked for again when it has moved by a point, and at least so often: most of a frame is curves."""
 MOST_CURVES = 1000
 
-Points = tuple[float | None, ...]
-"""A curve: values at even distances, None where nothing is known."""
 View = Literal["machine", "run", "runs"]
 
 
-class Happened(NamedTuple):
-    """An event, and when it was."""
-
-    time: float
-    event: Event
-
-
-class Machine:
-    """One machine on the screen: where its snapshots come from, and what they have shown."""
-
-    def __init__(self, feed: "Feed", folder: RunFolder | None = None, *, local: bool = False) -> None:
-        """`folder` is the run that the feed tells of, where it is one; `local` when its processes are here."""
-        self.feed = feed
-        self.folder = folder
-        self.local = local
-        self.run = folder.load() if folder else None
-        self.history = History()
-        self.events: deque[Happened] = deque(maxlen=MOST_EVENTS)
-        self.lock = threading.Lock()
-        """Held by the feed's thread while it writes, and by the one that draws."""
-        self.snapshots = 0
-        """How many have come."""
-        self.changed: Callable[[], None] = lambda: None
-        """Called after each snapshot, by the feed's thread."""
-
-    def start(self) -> None:
-        self.feed.start(self._take)
-
-    def stop(self) -> None:
-        self.feed.stop()
-
-    def _take(self, snapshot: Snapshot) -> None:
-        with self.lock:
-            self.history(snapshot)
-            self.events.extend(Happened(self.now or snapshot.time, event) for event in snapshot.events)
-            self.snapshots += 1
-        self.changed()
-
-    def reset(self) -> None:
-        """Forget the past."""
-        with self.lock:
-            self.history.reset()
-            self.events.clear()
-
-    def look_again(self) -> None:
-        """See whether its run has ended meanwhile."""
-        if self.folder and self.run and self.run.status == "running":
-            self.run = self.folder.load()
-
-    @property
-    def title(self) -> str:
-        return self.feed.title
-
-    @property
-    def now(self) -> float | None:
-        """The time of its newest snapshot."""
-        return self.history.span[1] if self.history.span else None
-
-
-def machines_of(folder: RunFolder) -> list[Machine]:
-    """The machines of a run, by its files."""
-    from pulsetrain.views.terminal.feeds import FollowedRun
-
-    run = folder.load()
-    if not run.hosts:
-        raise UsageError(f"{run.id} names no host: there is nothing to show.")
-    goes_on = run.status == "running"
-    return [Machine(FollowedRun(folder, host), folder, local=goes_on and host == host_name()) for host in run.hosts]
-
-
 @dataclass(frozen=True)
-class Look:
+class ViewState:
     """What the user has chosen. Every key makes another one of it."""
 
     view: View = "machine"
@@ -116,7 +39,7 @@ class Look:
     """The time that is looked at; None goes along with what comes."""
     pane: int = 1
     """The one that arrow keys go to."""
-    alone: bool = False
+    maximized: bool = False
     """Whether that pane has the screen to itself."""
     gpu: tuple[str, str] | None = None
     """The machine's title and the key of the GPU whose history is shown; None for all together."""
@@ -126,16 +49,16 @@ class Look:
     """The id of the run under the cursor."""
     sort: str = "memory"
     descending: bool = True
-    wanted: str = ""
+    filter_text: str = ""
     """What rows must contain to be shown."""
     tree: bool = False
 
-    def wider(self, steps: int) -> "Look":
+    def wider(self, steps: int) -> "ViewState":
         """A longer window, or a shorter one."""
         at = WINDOWS.index(self.window) + steps
         return replace(self, window=WINDOWS[max(0, min(at, len(WINDOWS) - 1))])
 
-    def sorted_by(self, column: str) -> "Look":
+    def sorted_by(self, column: str) -> "ViewState":
         """By another column; by the same one the other way round."""
         if column == self.sort:
             return replace(self, descending=not self.descending)
@@ -146,26 +69,22 @@ class Look:
 class Scene:
     """All that a frame is drawn from."""
 
-    machines: Sequence[Machine]
-    look: Look = field(default_factory=Look)
-    thresholds: Thresholds = field(default_factory=Thresholds)
+    machines: Sequence[WatchedMachine]
+    state: ViewState = field(default_factory=ViewState)
+    thresholds: Thresholds = DEFAULTS
     braille: bool = True
     """Whether the terminal can show it; else charts are ASCII."""
     gpus: frozenset[str] = frozenset()
     """Indices and UUIDs of those that are shown; none named, and all are."""
-    missing: str = ""
+    missing: Callable[[], str] = str
     """Why there is no GPU, where there is none."""
     notice: str = ""
-    """What was just done, told in the last line."""
+    """What was just done, for the last line."""
     _curves: dict[tuple[object, ...], tuple[float, Points]] = field(default_factory=dict)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """While it is looked at, no feed writes."""
-        with ExitStack() as held:
-            for machine in self.machines:
-                held.enter_context(machine.lock)
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep feeds from writing while the scene is drawn."""
+        return locked(self.machines)
 
     @property
     def now(self) -> float | None:
@@ -175,7 +94,7 @@ class Scene:
     @property
     def moment(self) -> float | None:
         """The time that is shown."""
-        return self.now if self.look.moment is None else self.look.moment
+        return self.now if self.state.moment is None else self.state.moment
 
     @property
     def oldest(self) -> float | None:
@@ -185,18 +104,20 @@ class Scene:
     def seconds(self) -> float:
         """How long a time charts show: the window, or a shorter one while there is not so much to show."""
         known = (self.now or 0.0) - (self.oldest or 0.0)
-        return min(self.look.window, next((step for step in STEPS if step >= known), known))
+        if known > 0 and math.isinf(self.state.window) and not any(machine.feed.live for machine in self.machines):
+            return known  # a run that is over grows no more
+        return min(self.state.window, next((step for step in GROWING_WINDOWS if step >= known), known))
 
-    def live(self, machine: Machine) -> Live:
+    def live(self, machine: WatchedMachine) -> Live:
         """A machine at the moment that is shown."""
-        return machine.history.at(self.look.moment)
+        return machine.history.at(self.state.moment)
 
     def shows(self, subject: Subject) -> bool:
         """Whether a GPU, or a process on it, is to be seen."""
         labels = subject.labels
         return not self.gpus or bool(self.gpus & {str(labels.get("gpu_index")), str(labels.get("uuid"))})
 
-    def series(self, machine: Machine, table: str, key: str, field: str, points: int) -> Points:
+    def series(self, machine: WatchedMachine, table: str, key: str, field: str, points: int) -> Points:
         """A curve up to the moment that is shown."""
         end, seconds = self.moment or 0.0, self.seconds
         asked = (id(machine), table, key, field, points, seconds)
@@ -218,4 +139,4 @@ class Scene:
         if (now := self.now) is None or (oldest := self.oldest) is None:
             return
         moved = (self.moment or now) + steps * max(1.0, self.seconds * SCRUB_SHARE)
-        self.look = replace(self.look, moment=max(oldest, min(moved, now)))
+        self.state = replace(self.state, moment=max(oldest, min(moved, now)))

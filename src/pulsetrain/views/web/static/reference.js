@@ -1,0 +1,17 @@
+// The JSON API, from its own description.
+import { h, show } from "./dom.js";
+
+export async function open(page) {
+  document.title = "API · pulsetrain";
+  const response = await fetch("/api/v1/openapi.json");
+  const described = await response.json();
+  show(page, h("h1", {}, "API"), h("p", {}, described.info.description, " The description for programs: ", h("a", { href: "/api/v1/openapi.json", target: "_blank" }, "openapi.json"), "."),
+    Object.entries(described.paths).map(([path, { get }]) => h("section", { class: "section" }, h("h2", {}, h("code", {}, `GET ${path}`)), h("p", {}, get.summary),
+      get.parameters.length ? h("dl", { class: "facts" }, get.parameters.map((one) => h("div", {}, h("dt", {}, h("code", {}, one.name)), h("dd", {}, parameter(one))))) : null)));
+}
+
+function parameter({ required, schema }) {
+  const kinds = (schema.anyOf ?? [schema]).map((one) => one.type).filter((type) => type && type !== "null");
+  const limits = schema.maximum !== undefined ? `${schema.minimum} to ${schema.maximum}` : "";
+  return [kinds.join(" or "), required ? "required" : "optional", limits, schema.description ?? schema.items?.description ?? schema.anyOf?.[0]?.description].filter(Boolean).join(", ");
+}
