@@ -35,7 +35,6 @@ def pulsetrain(environment: dict[str, str], tmp_path: Path) -> Pulsetrain:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
         )
 
     return call

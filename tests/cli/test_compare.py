@@ -43,13 +43,13 @@ def test_runs_stand_side_by_side_with_verdict_cause_and_differences(
     done = pulsetrain("compare", "base", "slow")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    verdict = lines.index("slow needs 15.0 % more time for a step than base (95 % sure: 15.0 to 15.0 %).")
+    verdict = lines.index("A step takes 15.0 % longer in slow than in base (95 % interval 15.0 to 15.0 %).")
     assert "1.50 ms waiting for data" in lines[verdict + 1]
     (head,) = [line for line in lines if re.fullmatch(r"\s+base\s+slow\s*", line)]
     assert lines.index(head) > verdict
-    (row,) = [line for line in lines if line.startswith("  time of a step, median")]
-    assert re.split(r"\s{2,}", row.strip()) == ["time of a step, median", "10.0 ms", "11.5 ms", "+15.0 %"]
-    (row,) = [line for line in lines if line.startswith("  waiting for data")]
+    (row,) = [line for line in lines if line.startswith("  step time, median")]
+    assert re.split(r"\s{2,}", row.strip()) == ["step time, median", "10.0 ms", "11.5 ms", "+15.0 %"]
+    row = next(line for line in lines if line.startswith("  waiting for data"))  # of a step; the time ledger has it too
     assert "9.00 ms (90 %)" in row and "10.5 ms (91 %)" in row
     assert "repeat them before you believe a small difference" in done.stdout
 
@@ -86,7 +86,7 @@ def test_the_page_and_the_figure_are_whole_and_escape_the_names_of_runs(
     page = _Page()
     page.feed((tmp_path / "page.html").read_text())
     assert page.loads == [] and page.charts == 6
-    assert "模型 $x_1$ needs 2.0 times as long for a step as <b>a & b" in page.text
+    assert "A step takes 2.0x as long in 模型 $x_1$ as in <b>a & b" in page.text
 
 
 def test_five_runs_as_json(pulsetrain: Pulsetrain, record: Callable[..., RunFolder]) -> None:

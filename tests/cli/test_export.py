@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ LINES: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture
 def run(make_run: MakeRun, home: Path) -> RunFolder:
-    return make_run(home=home / "runs", **LINES)
+    return make_run(home=home / "runs", end=datetime(2026, 11, 16, 13, tzinfo=UTC), **LINES)
 
 
 def read(file: Path) -> list[dict[str, Any]]:
@@ -78,6 +79,7 @@ def test_parquet_has_the_columns_that_a_query_sees(pulsetrain: Pulsetrain, run: 
     assert done.stdout == "out/training.parquet  2 lines\n"
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.parquet"]
     found = duckdb.connect().read_parquet(str(tmp_path / "out/training.parquet"))
+    assert found.types[found.columns.index("timestamp")] == "TIMESTAMP WITH TIME ZONE"  # as the Z in CSV says
     assert found.select("run, step, accuracy").order("step").fetchall() == [
         (run.path.name, 1.0, 0.9),
         (run.path.name, 2.0, None),

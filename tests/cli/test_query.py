@@ -124,7 +124,7 @@ def test_damaged_lines_are_told(pulsetrain: Pulsetrain, runs: list[RunFolder]) -
         file.write("damaged\n")
     done = pulsetrain("query", "select count(*) from gpu", "--csv")
     assert done.stdout.split()[-1] == "4"
-    assert done.stderr == "note: 1 damaged lines are left out\n"
+    assert done.stderr == "note: 1 damaged lines were skipped\n"
 
 
 def test_the_schema_has_every_table_and_column_with_unit_and_help(pulsetrain: Pulsetrain) -> None:

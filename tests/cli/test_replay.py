@@ -23,7 +23,7 @@ def run(make_run: MakeRun, home: Path) -> RunFolder:
         home=home / "runs",
         gpu=[{**GPU, "utilization_percent": 10.0 * second} for second in range(10)],
         host=[{"cpu_ratio": 0.5}] * 10,
-        events=[{"elapsed_seconds": 5.0, "kind": "xid", "severity": "error", "message": "XID 79"}],
+        events=[{"elapsed_seconds": 5.0, "kind": "xid", "severity": "critical", "message": "XID 79"}],
     )
 
 
@@ -50,7 +50,7 @@ def test_of_several_hosts_one_is_shown_and_it_is_said_which(
     for host in hosts:
         make_run(home=home / "runs", host_name=host, host=[{"cpu_ratio": 0.5}], hosts=hosts)
     first = pulsetrain("replay", "--speed", "inf")
-    assert first.stdout.startswith("a (replay") and "ran on a, b: this is a" in first.stderr
+    assert first.stdout.startswith("a (replay") and "ran on a, b: showing a" in first.stderr
     second = pulsetrain("replay", "--speed", "inf", "--host", "b")
     assert second.stdout.startswith("b (replay") and second.stderr == ""
     assert "no GPU: none was recorded" in second.stdout
@@ -63,7 +63,7 @@ def test_of_several_hosts_one_is_shown_and_it_is_said_which(
         (("--speed", "-1"), "speed -1"),
         (("--speed", "fast"), "fast"),
         (("--from", "-1"), "-1"),
-        (("--from", "100"), "nothing recorded on vm from 100 s on"),
+        (("--from", "100"), "has no records on vm after 100 s."),
         (("--host", "elsewhere"), "It ran on vm"),
     ],
 )
@@ -80,7 +80,7 @@ def test_ctrl_c_ends_it_well(environment: dict[str, str], run: RunFolder) -> Non
     assert process.stdout
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate()
     assert (process.returncode, errors) == (0, "")
 
 
@@ -89,7 +89,7 @@ def test_it_ends_quietly_when_its_reader_goes_away(environment: dict[str, str], 
     assert process.stdout and process.stderr
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(20) == 0
+    assert process.wait() == 0
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from tests.waiting import PATIENCE_SECONDS, eventually
 
 from pulsetrain.runs.folder import RunFolder
 
@@ -26,8 +27,8 @@ def test_one_frame_of_this_machine_is_printed_as_text(pulsetrain: Pulsetrain) ->
     shown = pulsetrain("top", "--simulate", "2xL4", "--once", "--interval", "0.2")
     assert shown.returncode == 0, shown.stderr
     assert "\x1b" not in shown.stdout
-    assert re.search(r"^1 GPUs +name +busy", shown.stdout, re.MULTILINE)
-    assert [line.split()[:2] for line in shown.stdout.splitlines() if " L4 " in line] == [["0", "L4"], ["1", "L4"]]
+    assert re.search(r"^1 GPUs  2 x L4\n +utilization +memory", shown.stdout, re.MULTILINE)
+    assert re.findall(r"^ +(\d) +[█▉▊▋▌▍▎▏·]+ +\d+ %", shown.stdout, re.MULTILINE) == ["0", "1"]
     assert re.search(r"disk +[\d.]+ .?i?B/s read", shown.stdout)
 
 
@@ -41,23 +42,24 @@ def test_one_frame_of_a_run_has_its_history_from_its_files(
     assert shown.returncode == 0, shown.stderr
     assert "resnet  finished" in shown.stdout
     assert re.search(r"loss 1\.1 +1\.1 to 3", shown.stdout)
-    assert "utilisation 42 %" in shown.stdout
+    assert "utilization 42 %" in shown.stdout
 
 
 def test_a_run_that_goes_on_is_found_and_followed(environment: dict[str, str], pulsetrain: Pulsetrain) -> None:
     command = (sys.executable, "-m", "pulsetrain", "run", "--quiet", "--simulate", "1xL4", "--interval", "0.2")
-    running = subprocess.Popen([*command, "--name", "found", "--", "sleep", "30"], env=environment)
+    running = subprocess.Popen([*command, "--name", "found", "--", "sleep", "3600"], env=environment)
     try:
-        for _ in range(20):
-            shown = pulsetrain("top", "--once").stdout
-            if "found  running" in shown and "utilisation" in shown:
-                break
-            time.sleep(0.5)
-        assert re.search(r"found on \S+  simulated GPUs", shown.splitlines()[0])
-        assert "found  running" in shown
+        frames: list[str] = []
+
+        def followed() -> bool:
+            frames.append(pulsetrain("top", "--once").stdout)
+            return "found  running" in frames[-1] and "utilization" in frames[-1]
+
+        assert eventually(followed), frames[-1]
+        assert re.search(r"found on \S+  simulated GPUs", frames[-1].splitlines()[0])
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(timeout=20)
+        running.wait()
 
 
 def test_two_runs_at_a_time_are_refused(pulsetrain: Pulsetrain) -> None:
@@ -67,7 +69,7 @@ def test_two_runs_at_a_time_are_refused(pulsetrain: Pulsetrain) -> None:
 
 
 def test_thresholds_of_the_settings_file_count(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
-    (tmp_path / "pulsetrain.toml").write_text("[thresholds]\ntemperature_celsius = [5, 10]\n")
+    (tmp_path / "pulsetrain.toml").write_text("[thresholds]\ngpu_hot_celsius = 5\ngpu_too_hot_celsius = 10\n")
     shown = pulsetrain("top", "--simulate", "1xL4", "--once", "--interval", "0.2")
     assert re.search(r"^ GPU 0 \d+ °C$", shown.stdout, re.MULTILINE)
 
@@ -104,7 +106,7 @@ class Terminal:
         self.output = b""
 
     def wait_for(self, word: bytes) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while word not in self.output:
             assert time.monotonic() < deadline, self.output[-2000:]
             self.read()
@@ -120,7 +122,7 @@ class Terminal:
         os.write(self._file, keys)
 
     def exit_code(self) -> int:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             self.read()
             pid, status = os.waitpid(self.pid, os.WNOHANG)

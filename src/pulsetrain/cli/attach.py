@@ -1,96 +1,114 @@
 """`pulsetrain attach`: watch and record a process that already runs, until it ends. `pulsetrain.init` calls it."""
 
+import logging
+import os
 import signal
-import threading
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from pulsetrain.cli import options
-from pulsetrain.sources import Options
+from pulsetrain.errors import PulsetrainError
+from pulsetrain.runs.folder import SCHEMA
+from pulsetrain.watching.options import WatchOptions
 
 if TYPE_CHECKING:
-    from pulsetrain.outputs.push.target import Target
+    from pulsetrain.watching.process import Outcome
+    from pulsetrain.watching.recording import RunRecording
 
-LOOK_SECONDS = 0.5
-"""How often to see whether the process still lives."""
+log = logging.getLogger(__name__)
 
 
-@click.command(short_help="Watch a process that already runs.")
+@click.command(short_help="Watch a running process.")
 @click.argument("pid", type=int)
-@options.recording
-@options.interval
-@options.machine
-@options.account
-@options.prometheus
-@options.push
+@options.watching
 @options.quiet
 @options.json_output
+@click.option(
+    "--for-init",
+    type=click.Choice(["text", "html", "none"]),
+    hidden=True,
+    help="The process itself stops the watching, with SIGTERM, and wants this summary as a line of JSON.",
+)
 @options.logs
-def attach(
-    pid: int,
-    name: str | None,
-    tag: dict[str, str],
-    directory: str | None,
-    interval: float,
-    machine: Options,
-    account: options.Accounting,
-    exporting: options.Exporting,
-    push: "list[Target]",
-    quiet: bool,
-    as_json: bool,
-) -> int:
+def attach(pid: int, watching: WatchOptions, quiet: bool, as_json: bool, for_init: str | None) -> None:
     """Watch the process PID and its machine into a run folder, until it ends or Ctrl-C. It is not disturbed.
 
-    With --json, first a line about the run: its id and folder.
+    What the process used before is not counted. A run that ends with Ctrl-C while the process lives is `detached`.
+    With --json, first a line about the run, with its id and folder, and a line with its report at the end.
     """
-    import msgspec
-    import psutil
-
     from pulsetrain.cli import logs
-    from pulsetrain.cli.session import Recording, Session, default_name, end_lines, to_terminal, warn_of_broken
-    from pulsetrain.errors import UsageError
-    from pulsetrain.runs.folder import Home
-    from pulsetrain.sources import open_sources
-    from pulsetrain.sources.job import Job
+    from pulsetrain.cli.messages import end_lines, introduce, summary_json, summary_page, to_terminal, warn_of_broken
+    from pulsetrain.cli.stopping import stop_on_signals
+    from pulsetrain.watching.process import WatchedProcess
+
+    if for_init:
+        watching = replace(watching, config=_config(), to=_usable(watching.to))
+    watched = WatchedProcess(pid, watching)
+    recording = watched.session.recording
+    assert recording
+    warn_of_broken(watched.session.unavailable)
+    introduce(watched.session, quiet=quiet)
+    watched.session.add(logs.log_events)
+    stop = stop_on_signals()
+    if for_init:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which may well go on after it
+    if as_json:
+        click.echo(_about(recording))
+    if for_init:
+        watched.run(stop, stopped=lambda: _said() or ("detached", None), ended=lambda: _said() or ("died", None))
+        if stop.is_set() and for_init != "none":
+            summary = summary_page(recording) if for_init == "html" else "\n".join(end_lines(recording))
+            click.echo(msgspec.json.encode(summary))
+    else:
+        watched.run(stop)
+    if as_json and not quiet:
+        click.echo(summary_json(recording))
+    elif not quiet:
+        to_terminal(end_lines(recording))
+
+
+def _config() -> dict[str, Any]:
+    """What the program of `pulsetrain.init` says of its settings: the first line on our standard input."""
+    with open(0, "rb", buffering=0, closefd=False) as file:  # without reading ahead: how it ended comes later
+        return msgspec.json.decode(file.readline() or b"{}", type=dict[str, Any])
+
+
+def _usable(to: str | None) -> str | None:
+    """Where the run of `pulsetrain.init` is sent; nowhere, with a warning, when it cannot be: it is recorded anyway."""
+    from pulsetrain.transfer.store import open_store
 
     try:
-        process = psutil.Process(pid)
-        command = process.cmdline()
-    except psutil.Error:
-        raise UsageError(f"there is no process {pid} that you may watch.") from None
-    opened = open_sources(machine)
-    exporter = exporting.listen(interval)
-    warn_of_broken(opened)
-    run_name = name or default_name(command)
-    folder = Home.find(directory).create(run_name, datetime.now(UTC))
-    recording = Recording(folder, run_name, command, interval, tag, account.of_new())
-    logs.configure(run_id=recording.run.id)
-    job = Job()
-    job.watch(pid)
-    session = Session(opened, [job], interval, recording)
-    session.export(exporter, quiet=quiet)
-    session.push(push, exporting.names)
-    session.add(logs.log_events)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    session.start()
-    if as_json:
-        introduction = {
+        if to:
+            open_store(to).close()
+    except PulsetrainError as error:
+        error.still = "The run is recorded here, and not sent."
+        log.warning("%s", error)
+        return None
+    return to
+
+
+def _said() -> "Outcome | None":
+    """How the run of `pulsetrain.init` ended: its program says so on our standard input, unless it was killed."""
+    try:
+        os.set_blocking(0, False)
+        status, *code = os.read(0, 100).decode().split()
+    except (OSError, ValueError):
+        return None
+    return status, int(code[0]) if code else None
+
+
+def _about(recording: "RunRecording") -> bytes:
+    """What `pulsetrain.init` needs to know of the run, as JSON."""
+    return msgspec.json.encode(
+        {
+            "schema": SCHEMA,
             "id": recording.run.id,
             "folder": str(recording.folder.path),
             "training_folder": str(recording.host_folder),
             "stamp": f"{recording.start:%Y%m%d_%H%M%S}",
             "started": recording.started,
         }
-        click.echo(msgspec.json.encode(introduction))
-    while not stop.wait(LOOK_SECONDS) and process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-        pass
-    session.stop()
-    recording.finish("finished", None)
-    session.send_rest()
-    if not quiet:
-        to_terminal(end_lines(recording))
-    return 0
+    )

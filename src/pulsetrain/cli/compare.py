@@ -6,14 +6,15 @@ from pathlib import Path
 import click
 import msgspec
 
+from pulsetrain import config
 from pulsetrain.cli import options
 from pulsetrain.errors import PulsetrainError, UsageError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Put runs side by side, and say why they differ.")
-@click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True)
+@click.command(short_help="Compare runs, and explain the differences.")
+@options.runs_to_compare
 @options.json_output
 @click.option("--html", type=_FILE, metavar="FILE", help="Write one page with charts that can be mailed.")
 @click.option("--png", type=_FILE, metavar="FILE", help="Write the charts as a figure for a paper.")
@@ -22,19 +23,21 @@ def compare(runs: tuple[str, ...], as_json: bool, html: Path | None, png: Path |
     """Put runs side by side: figures, differences from the first run, which of them are real, and why.
 
     A RUN is an id or the start of one, a name, a path, or `last`. Runs of different length compare well: figures are
-    told by step and by sample, without the warm-up.
+    by step and by sample, of steady steps, without the warm-up.
     """
     if len(runs) < 2:
         raise UsageError("a comparison needs two runs or more.", hint="List them: pulsetrain runs")
     from pulsetrain.insight.compare import compare as compare_sides
     from pulsetrain.insight.compare.sides import load_sides
     from pulsetrain.runs.folder import Home
+    from pulsetrain.views.compare.content import document
     from pulsetrain.views.compare.text import compare_lines
     from pulsetrain.views.text import Style
 
     home = Home.find(directory)
-    sides = load_sides([home.resolve(run) for run in runs])
-    comparison = compare_sides(sides)
+    thresholds = config.settings().config.thresholds
+    sides = load_sides([home.resolve(run) for run in runs], thresholds)
+    comparison = document(compare_sides(sides, thresholds))
     if html:
         from pulsetrain.views.compare.html import compare_html
 

@@ -1,6 +1,9 @@
 """`pulsetrain demo`: a small real training, watched, on simulated GPUs."""
 
+import shlex
+import shutil
 import sys
+from pathlib import Path
 
 import click
 
@@ -8,12 +11,13 @@ from pulsetrain.cli import options
 
 NEXT = """
 What to try next:
-  pulsetrain runs                        the recorded runs
-  pulsetrain report                      this one again, in full; --html for charts
-  pulsetrain sample                      this machine now
-  pulsetrain watch                       this machine, live
-  pulsetrain doctor                      what works here and what is missing
-  pulsetrain run -- python train.py      your own training
+  {0} report                     this run again, in full; --html for charts
+  {0} top last                   its dashboard; q quits
+  {0} runs                       all recorded runs
+  {0} doctor                     what works here, and what is missing
+  {0} run -- python train.py     your own training
+A second run, side by side with this one:
+  {0} demo && {0} compare {1} last
 """
 
 
@@ -22,15 +26,28 @@ What to try next:
     "--seconds", type=click.FloatRange(1.0, 600.0), default=20.0, show_default=True, help="Length of the training."
 )
 @options.directory
-@click.pass_context
-def demo(ctx: click.Context, seconds: float, directory: str | None) -> int:
+def demo(seconds: float, directory: str | None) -> int:
     """Train a small network on the CPU for about 20 seconds, watched, with two simulated GPUs beside it."""
-    from pulsetrain.cli.run import run
+    from pulsetrain.cli.run import run_watched
+    from pulsetrain.runs.folder import Home
+    from pulsetrain.sources import Options
+    from pulsetrain.watching.options import WatchOptions
 
-    command = (sys.executable, "-m", "pulsetrain.demo.train", "--seconds", f"{seconds:g}")
+    # -P: the working folder may be anybody's, and its modules are none of ours.
+    command = (sys.executable, "-P", "-m", "pulsetrain.demo.train", "--seconds", f"{seconds:g}")
     click.echo("The training is real and runs on your CPU; the GPUs are simulated. The same by hand:")
-    click.echo(f"  pulsetrain run --simulate 2xL4 --name demo -- python {' '.join(command[1:])}\n")
-    code: int = ctx.invoke(run, command=command, simulate="2xL4", name="demo", tag={}, directory=directory)
+    click.echo(f"  {_this_command()} run --simulate 2xL4 --name demo -- {shlex.join(command)}\n")
+    watching = WatchOptions(sources=Options(simulate="2xL4"), name="demo", directory=directory)
+    code = run_watched(command, watching)
     if code == 0:
-        click.echo(NEXT)
+        click.echo(NEXT.format(_this_command(), Home.find(directory).resolve("last").name))
     return code
+
+
+def _this_command() -> str:
+    """How to call this pulsetrain from a shell: by its path, where the shell would not find it or find another."""
+    here = Path(sys.argv[0])
+    if here.name != "pulsetrain":
+        return f"{shlex.quote(sys.executable)} -m pulsetrain"
+    found = shutil.which("pulsetrain")
+    return "pulsetrain" if found and Path(found).samefile(here) else shlex.quote(str(here))

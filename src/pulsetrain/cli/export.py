@@ -10,38 +10,42 @@ import click
 from pulsetrain.cli import options
 from pulsetrain.cli.files import whole_file
 from pulsetrain.errors import UsageError
+from pulsetrain.outputs.push import KINDS
 from pulsetrain.runs.tables import LINE_TABLES
 
 if TYPE_CHECKING:
     from pulsetrain.runs.database import Database
     from pulsetrain.runs.folder import RunFolder
 
+_TARGETS = [kind for kind, about in KINDS.items() if about.takes_history]
+
 
 @click.command(short_help="Write a recorded run as CSV, Parquet or JSON lines, or send it to a server.")
-@click.argument("run", default="last")
+@options.run
 @click.option(
     "--format",
     "kind",
     type=click.Choice(["csv", "parquet", "jsonl"]),
-    help="jsonl gives the lines as they were recorded, also of files that are sealed.",
+    help="jsonl gives the lines as they were recorded, including sealed files.",
 )
 @click.option(
     "--to",
     metavar="TARGET",
-    help="Send it to a server instead: victoriametrics:URL, remote-write:URL, or the NAME of a section [push.NAME].",
+    help=f"Send it to a server instead: {', '.join(f'{kind}:URL' for kind in _TARGETS)}, or the NAME of a section "
+    "[push.NAME].",
 )
 @click.option(
     "--table",
     "tables",
     type=click.Choice(LINE_TABLES),
     multiple=True,
-    help="Only this table; may be repeated. [default: all that have lines]",
+    help="Only this table; may be repeated. [default: all tables with lines]",
 )
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Where to write. [default: a folder here with the name of the run]",
+    help="Where to write. [default: a folder named after the run]",
 )
 @options.directory
 def export(
@@ -50,7 +54,7 @@ def export(
     """Write RUN, one file for each table, or send it to a server that missed it.
 
     RUN is an id or the start of one, a name, a path, or `last`. A server gets the series that `run --push` would have
-    sent while the run went on, and is then asked whether it has them all.
+    sent during the run; pulsetrain then checks that it has them all.
 
     \b
         pulsetrain export last --format parquet
@@ -61,9 +65,9 @@ def export(
     from pulsetrain.runs.folder import Home
 
     if (kind is None) is (to is None):
-        raise UsageError("say --format to write files, or --to to send the run to a server.")
+        raise UsageError("choose --format to write files, or --to to send the run to a server.")
     if to is not None and output is not None:
-        raise UsageError("--output is for files, and --to sends the run to a server.")
+        raise UsageError("--output is for files; --to sends the run to a server.")
     folder = Home.find(directory).resolve(run)
     database = Database([folder])
     if kind is not None:
@@ -71,7 +75,7 @@ def export(
     elif to is not None:
         _send(folder, database, to, tables)
     if damaged := database.damaged_so_far:
-        click.echo(f"note: {damaged} damaged lines are left out", err=True)
+        click.echo(f"note: {damaged} damaged lines were skipped", err=True)
 
 
 def _write(folder: "RunFolder", database: "Database", kind: str, tables: Sequence[str], output: Path | None) -> None:
@@ -94,7 +98,7 @@ def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[s
     from pulsetrain.outputs.backfill.run import backfill
     from pulsetrain.outputs.push.target import parse_target
 
-    target = parse_target(to, config.load(config.find()).push)
+    target = parse_target(to, config.settings().config.push)
     try:
         outcome = backfill(database, folder.load(), target, _progress, tables)
     finally:
@@ -103,7 +107,7 @@ def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[s
     arrived = f"not checked: {outcome.unchecked}" if outcome.unchecked else "all found"
     click.echo(f"{outcome.samples:,} samples of {outcome.series:,} series sent to {target.host}, {arrived}")
     if outcome.unfit:
-        click.echo(f"note: {outcome.unfit:,} values are NaN, which {target.host} cannot hold", err=True)
+        click.echo(f"note: {outcome.unfit:,} values are NaN, which {target.host} cannot store", err=True)
 
 
 def _progress(share: float, samples: int) -> None:

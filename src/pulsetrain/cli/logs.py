@@ -6,9 +6,10 @@ import sys
 from datetime import UTC, datetime
 
 from pulsetrain.snapshot import Snapshot
+from pulsetrain.untrusted import masked_message, printable
 
 log = logging.getLogger("pulsetrain")
-_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}
 
 
 class _Formatter(logging.Formatter):
@@ -16,11 +17,11 @@ class _Formatter(logging.Formatter):
     run_id: str | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        trace = self.formatException(record.exc_info) if record.exc_info else None
+        trace = printable(self.formatException(record.exc_info)) if record.exc_info else None
         if self.as_json:
             return self._json(record, trace)
         run = f" [{self.run_id}]" if self.run_id else ""
-        text = f"pulsetrain{run}: {record.levelname.lower()}: {record.getMessage()}"
+        text = f"pulsetrain{run}: {record.levelname.lower()}: {printable(record.getMessage())}"
         return f"{text}\n{trace}" if trace else text
 
     def _json(self, record: logging.LogRecord, trace: str | None) -> str:
@@ -28,7 +29,7 @@ class _Formatter(logging.Formatter):
             "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")[:-6] + "Z",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": masked_message(record.getMessage()),
             "run": self.run_id,
             **getattr(record, "fields", {}),
         }
@@ -54,6 +55,8 @@ def configure(*, log_format: str | None = None, level: str | None = None, run_id
 
 
 def log_events(snapshot: Snapshot) -> None:
-    """A consumer that shows events as log lines."""
+    """A consumer that shows events as log lines, but for the trouble of a part, which logs it itself."""
     for event in snapshot.events:
+        if event.kind in ("part_degraded", "part_down"):
+            continue
         log.log(_LEVELS[event.severity], event.message, extra={"fields": {"event": event.kind, **event.details}})

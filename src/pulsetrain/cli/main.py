@@ -6,34 +6,45 @@ started and 127 when it does not exist.
 
 import io
 import os
+import shlex
+import shutil
 import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from pathlib import Path
 
 import click
 
 from pulsetrain import __version__
 from pulsetrain.errors import PulsetrainError
+from pulsetrain.untrusted import masked_command, printable
 
 COMMANDS = {
     "run": "Run a command and watch it.",
-    "attach": "Watch a process that already runs.",
+    "attach": "Watch a running process.",
     "watch": "Watch this machine until stopped.",
-    "top": "Keep a machine or a run in view, in the terminal.",
+    "top": "Live dashboard of a machine or a run.",
+    "serve": "Show runs and this machine in the browser.",
     "sample": "Show this machine once.",
-    "runs": "List, remove, prune and seal recorded runs.",
-    "report": "Tell what a recorded run did, used and cost.",
-    "compare": "Put runs side by side, and say why they differ.",
-    "replay": "Show a recorded run as if it were happening.",
-    "query": "Ask recorded runs in SQL.",
+    "runs": "List, tag, remove, prune and seal recorded runs.",
+    "report": "Show what a recorded run did, used and cost.",
+    "alerts": "List alerts, and silence them.",
+    "notify": "Test notifications to phones, chats and mailboxes.",
+    "compare": "Compare runs, and explain the differences.",
+    "replay": "Replay a recorded run as if it were live.",
+    "query": "Query recorded runs in SQL.",
+    "fetch": "Fetch runs that other machines send.",
     "export": "Write a recorded run as CSV, Parquet or JSON lines, or send it to a server.",
+    "bench": "Run a command or a container as a benchmark; gate its results.",
     "stack": "Set up Prometheus, Grafana and alerts.",
-    "doctor": "Say what works here, what does not, and what to do.",
+    "doctor": "Check what works on this machine, and how to fix the rest.",
     "demo": "Take a tour on simulated GPUs.",
 }
 """Each stands in a module of this name, as a function of this name. Here with its help, so that --help imports none."""
+
+
+TRUST_HINT = "move it to ~/.pulsetrain/pulsetrain.toml, or trust the file: pulsetrain --config pulsetrain.toml ..."
 
 
 class Commands(click.Group):
@@ -52,34 +63,75 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"no such command: {args[0]}. To watch a command, say: pulsetrain run -- {' '.join(args)}")
+            ctx.fail(f"no such command: {args[0]}. {_meant(args)}")
+        if not ctx.resilient_parsing and args[:1] != ["doctor"]:  # which checks the settings itself
+            _apply_settings(ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
-    def invoke(self, ctx: click.Context) -> Any:
-        from pulsetrain import config
 
-        settings = config.load(config.find()).defaults()
-        ctx.default_map = dict.fromkeys(COMMANDS, settings)
-        return super().invoke(ctx)
+def _meant(args: list[str]) -> str:
+    """A command of ours with a similar name; else the user's own, which wants to be run."""
+    from difflib import get_close_matches
+
+    similar = get_close_matches(args[0], COMMANDS)
+    if similar and not shutil.which(args[0]):
+        return f"Did you mean {' or '.join(similar)}?"
+    return f"To watch a command: pulsetrain run -- {shlex.join(masked_command(args))}"
+
+
+def _apply_settings(ctx: click.Context) -> None:
+    """Make the settings defaults of all options, and say what of them is ignored."""
+    from pulsetrain import config
+
+    settings = config.settings()
+    ctx.default_map = dict.fromkeys(COMMANDS, settings.config.defaults())
+    for ignored in settings.ignored:
+        click.echo(f"pulsetrain: warning: {ignored}\n  hint: {TRUST_HINT}", err=True)
+
+
+def _use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """For whatever asks for settings from here on, the command that is run included."""
+    if value is not None:
+        os.environ["PULSETRAIN_CONFIG"] = str(Path(value).resolve())
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--config",
+    metavar="FILE",
+    callback=_use_config,
+    expose_value=False,
+    help="Settings to use instead of ~/.pulsetrain/pulsetrain.toml.",
+)
 @click.version_option(__version__, message="pulsetrain %(version)s")
 def cli() -> None:
     """Take the pulse of a training run: pulsetrain run -- python train.py"""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    _fill_closed_streams()
     code = _call(arguments)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:  # full, or gone: Python would flush again at its end, and replace the exit code
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if threading.active_count() > 1:  # a driver or a provider that never answers: do not tear modules down under it
-        sys.stdout.flush()
-        sys.stderr.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _fill_closed_streams() -> None:
+    """Take the places of closed standard streams: a file of ours that got one would receive what others print."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free; the command does not inherit it
 
 
 def _call(arguments: Sequence[str] | None) -> int:
@@ -89,10 +141,12 @@ def _call(arguments: Sequence[str] | None) -> int:
     try:
         return cli.main(arguments, prog_name="pulsetrain", standalone_mode=False) or 0
     except PulsetrainError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(printable(f"error: {error}"), err=True)
         return error.exit_code
     except click.ClickException as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        click.echo(printable(text.getvalue()), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130

@@ -1,22 +1,25 @@
 """Options that several commands share."""
 
+import contextlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from pulsetrain.cli import logs as log_lines
-from pulsetrain.runs.folder import Account
+from pulsetrain.outputs import OutputOptions
+from pulsetrain.outputs.push import KINDS
+from pulsetrain.runs.folder import CountingOptions
 from pulsetrain.sources import Options
+from pulsetrain.watching.options import WatchOptions
 
 if TYPE_CHECKING:
-    from pulsetrain.outputs.prometheus import Exporter
-    from pulsetrain.outputs.push.target import Target
+    from pulsetrain.alerts.actions import AlertAction
+    from pulsetrain.outputs.push.target import PushTarget
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -26,20 +29,25 @@ def _tags(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key:
-            raise click.BadParameter(f"{value!r} is not of the form key=value")
+            raise click.BadParameter("a tag must have the form key=value")  # it may be a secret, and is not shown
         tags[key] = text
     return tags
 
 
-interval = click.option(
-    "--interval",
-    type=click.FloatRange(0.1, 60.0),
-    default=1.0,
-    show_default=True,
-    envvar="PULSETRAIN_INTERVAL",
-    metavar="SECONDS",
-    help="Time between readings.",
-)
+def interval_of(seconds: float) -> Decorator:
+    """--interval, with this default."""
+    return click.option(
+        "--interval",
+        type=click.FloatRange(0.1, 60.0),
+        default=seconds,
+        show_default=True,
+        envvar="PULSETRAIN_INTERVAL",
+        metavar="SECONDS",
+        help="Time between readings.",
+    )
+
+
+interval = interval_of(1.0)
 
 
 def machine(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,13 +111,13 @@ def _price(ctx: click.Context, param: click.Parameter, value: str | None) -> str
 class Accounting:
     """How a run is to be counted: what was said now, and what the settings file says."""
 
-    said: Account
-    settings: Account
+    said: CountingOptions
+    settings: CountingOptions
 
-    def of_new(self) -> Account:
+    def of_new(self) -> CountingOptions:
         return self.said.over(self.settings)
 
-    def of_recorded(self, recorded: Account) -> Account:
+    def of_recorded(self, recorded: CountingOptions) -> CountingOptions:
         """What a run was recorded with stands before a settings file that may have changed since."""
         return self.said.over(recorded).over(self.settings)
 
@@ -126,14 +134,14 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
         envvar="PULSETRAIN_CARBON_REGION",
         metavar="REGION",
         callback=_region,
-        help="Whose electricity it is: DE, 'South England', gcp:europe-west4, ...; '' lists them.",
+        help="Carbon intensity of a grid: DE, 'South England', gcp:europe-west4, ...; '' lists them.",
     )
     @click.option(
         "--price",
         envvar="PULSETRAIN_PRICE",
         metavar="PRICE",
         callback=_price,
-        help="What it costs: '0.30 EUR/kWh', '2.50 USD/GPUh', gcp:g2-standard-4@us-central1, ...; '' lists them.",
+        help="Price: '0.30 EUR/kWh', '2.50 USD/GPUh', gcp:g2-standard-4@us-central1, ...; '' lists them.",
     )
     @click.option(
         "--pue",
@@ -146,7 +154,8 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
         "--charge",
         type=click.Choice(["all", "used"]),
         envvar="PULSETRAIN_CHARGE",
-        help="Count the energy of all watched GPUs, or of those that the command's processes used.",
+        help="Count the energy of all watched GPUs, or of those that the command's processes used. "
+        "[default: all; used, when others are on the GPUs]",
     )
     @wraps(function)
     def call(
@@ -154,8 +163,8 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         given = {"carbon_region": carbon_region, "price": price, "pue": pue, "charge": charge}
         from_file = {name for name in given if _source(name) is ParameterSource.DEFAULT_MAP}
-        said = Account(**{name: value for name, value in given.items() if name not in from_file})
-        settings = Account(**{name: value for name, value in given.items() if name in from_file})
+        said = CountingOptions(**{name: value for name, value in given.items() if name not in from_file})
+        settings = CountingOptions(**{name: value for name, value in given.items() if name in from_file})
         return function(*args, account=Accounting(said, settings), **others)
 
     return call
@@ -164,42 +173,22 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
 NAMES = ("native", "dcgm", "nvidia_smi")
 
 
-@dataclass(frozen=True)
-class Exporting:
-    """Whether and how what is seen is offered to Prometheus."""
-
-    port: int | None
-    address: str
-    names: tuple[str, ...]
-    web_config: str | None
-
-    def listen(self, interval: float) -> "Exporter | None":
-        """Take the port; None when nobody asked for it."""
-        if self.port is None:
-            return None
-        from pulsetrain.outputs import web_config
-        from pulsetrain.outputs.prometheus import Exporter
-
-        web = web_config.load(Path(self.web_config)) if self.web_config else None
-        return Exporter(self.address, self.port, names=self.names, interval=interval, web=web)
-
-
 def _names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in value.split(","))
     if unknown := [name for name in names if name not in NAMES]:
-        raise click.BadParameter(f"{unknown[0]!r} is none of {', '.join(NAMES)}")
+        raise click.BadParameter(f"{unknown[0]!r} is not one of {', '.join(NAMES)}")
     return names
 
 
 def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--prometheus-port, --prometheus-address, --names and --web-config, handed on as one argument `exporting`."""
+    """--prometheus-port, --prometheus-address, --names and --web-config, handed on as one argument `outputs`."""
 
     @click.option(
         "--prometheus-port",
         type=click.IntRange(0, 65535),
         envvar="PULSETRAIN_PROMETHEUS_PORT",
         metavar="PORT",
-        help="Serve /metrics for Prometheus on this port; 0 takes a free one and says which.",
+        help="Serve /metrics for Prometheus on this port; 0 picks a free one and prints it.",
     )
     @click.option(
         "--prometheus-address",
@@ -207,7 +196,7 @@ def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         envvar="PULSETRAIN_PROMETHEUS_ADDRESS",
         metavar="ADDRESS",
-        help="Where to listen; 0.0.0.0 lets other machines in.",
+        help="Address to listen on; 0.0.0.0 lets other machines connect.",
     )
     @click.option(
         "--names",
@@ -216,13 +205,13 @@ def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
         envvar="PULSETRAIN_NAMES",
         metavar="LIST",
         callback=_names,
-        help="How metrics are called there: native, dcgm, nvidia_smi, or several of them.",
+        help="Metric naming scheme: native, dcgm, nvidia_smi, or several of them.",
     )
     @click.option(
         "--web-config",
         envvar="PULSETRAIN_WEB_CONFIG",
         metavar="FILE",
-        help="TLS and passwords there: the web-config.yml that Prometheus' exporters use.",
+        help="TLS and passwords for /metrics: a web-config.yml as Prometheus' exporters use.",
     )
     @wraps(function)
     def call(
@@ -233,18 +222,23 @@ def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
         web_config: str | None,
         **others: Any,
     ) -> Any:
-        exporting = Exporting(prometheus_port, prometheus_address, names, web_config)
-        return function(*args, exporting=exporting, **others)
+        outputs = OutputOptions(
+            names=names,
+            prometheus_port=prometheus_port,
+            prometheus_address=prometheus_address,
+            web_config=web_config,
+        )
+        return function(*args, outputs=outputs, **others)
 
     return call
 
 
-def _push(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "list[Target]":
+def _push(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "list[PushTarget]":
     """Known before anything starts."""
     from pulsetrain import config
     from pulsetrain.outputs.push.target import parse_targets
 
-    return parse_targets(values, config.load(config.find()).push)
+    return parse_targets(values, config.settings().config.push)
 
 
 push = click.option(
@@ -253,13 +247,28 @@ push = click.option(
     envvar="PULSETRAIN_PUSH",
     metavar="TARGET",
     callback=_push,
-    help="Send readings to a server: remote-write:URL, victoriametrics:URL, pushgateway:URL, otlp:URL, or the NAME of "
-    "a section [push.NAME]; may be repeated. '' is none.",
+    help=f"Send readings to a server: {', '.join(f'{kind}:URL' for kind in KINDS)}, or the NAME of a section "
+    "[push.NAME]; may be repeated. '' is none.",
 )
-name = click.option("--name", envvar="PULSETRAIN_NAME", help="What to call the run; the command's name by default.")
-tag = click.option(
-    "--tag", multiple=True, callback=_tags, metavar="KEY=VALUE", help="A mark on the run; may be repeated."
+
+
+def _on_alert(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "list[AlertAction]":
+    """Known before anything starts."""
+    from pulsetrain.alerts.actions import parse_action
+
+    return [parse_action(value) for value in values]
+
+
+on_alert = click.option(
+    "--on-alert",
+    multiple=True,
+    metavar="RULE=ACTION",
+    callback=_on_alert,
+    help="What to do when a rule fires: stop, checkpoint (SIGUSR1) or run:COMMAND; may be repeated.",
 )
+name = click.option("--name", envvar="PULSETRAIN_NAME", help="Name of the run. [default: from the command]")
+project = click.option("--project", envvar="PULSETRAIN_PROJECT", help="The project that the run belongs to.")
+tag = click.option("--tag", multiple=True, callback=_tags, metavar="KEY=VALUE", help="Tag the run; may be repeated.")
 directory = click.option(
     "--dir",
     "directory",
@@ -267,9 +276,18 @@ directory = click.option(
     metavar="FOLDER",
     help="Where runs are kept. [default: $PULSETRAIN_HOME/runs, ~/.pulsetrain/runs]",
 )
-quiet = click.option(
-    "--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Say nothing but warnings and errors."
+shared = click.option(
+    "--shared", is_flag=True, envvar="PULSETRAIN_SHARED", help="Let your group read the run; by default only you can."
 )
+send_to = click.option(
+    "--to",
+    "send_to",  # which `export --to` is not
+    envvar="PULSETRAIN_TO",
+    metavar="PLACE",
+    help="Send the run while it is recorded: a folder, drive:, gs://, s3://, ssh:// or https://; docs/transfer.md. "
+    "'' is nowhere.",
+)
+quiet = click.option("--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Print only warnings and errors.")
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 log_format = click.option(
     "--log-format",
@@ -282,13 +300,38 @@ log_format = click.option(
 )
 log_level = click.option(
     "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
+    type=click.Choice(["debug", "info", "warning", "critical"]),
     default="warning",
     envvar="PULSETRAIN_LOG_LEVEL",
     expose_value=False,
     callback=lambda ctx, param, value: log_lines.configure(level=value),
-    help="The least severe log lines to show. [default: warning]",
+    help="Lowest severity of log lines to show. [default: warning]",
 )
+
+
+def _complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """For the shell: names and ids of the newest runs."""
+    from pulsetrain import config
+    from pulsetrain.errors import PulsetrainError
+    from pulsetrain.runs.folder import Home
+
+    directories = (above.params.get("directory") for above in (ctx, ctx.parent) if above)
+    found = ["last"]
+    with contextlib.suppress(PulsetrainError, OSError):  # there is nobody to tell
+        directory = next(filter(None, directories), None) or config.settings().config.dir
+        for folder in reversed(list(Home.find(directory).runs())[-MOST_COMPLETED:]):
+            with contextlib.suppress(PulsetrainError):
+                found += [folder.load().name, folder.name]
+    return [word for word in dict.fromkeys(found) if word.startswith(incomplete)]
+
+
+MOST_COMPLETED = 100
+run = click.argument("run", default="last", shell_complete=_complete_runs)
+run_required = click.argument("run", shell_complete=_complete_runs)
+some_runs = click.argument("run", nargs=-1, required=True, shell_complete=_complete_runs)
+runs_to_compare = click.argument("runs", metavar="RUN RUN...", nargs=-1, required=True, shell_complete=_complete_runs)
+runs_to_show = click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=_complete_runs)
+run_to_show = click.argument("what", nargs=-1, metavar="[RUN]", shell_complete=_complete_runs)
 
 
 def together(*options: Decorator) -> Decorator:
@@ -303,4 +346,49 @@ def together(*options: Decorator) -> Decorator:
 
 
 logs = together(log_format, log_level)
-recording = together(name, tag, directory)
+
+
+def watching(function: Callable[..., Any], interval: Decorator = interval) -> Callable[..., Any]:
+    """All that `run`, `attach`, `watch` and `bench` have in common, handed on as one argument `watching`."""
+
+    @together(name, project, tag, directory, send_to, shared, interval, machine, account, prometheus, push, on_alert)
+    @wraps(function)
+    def call(
+        *args: Any,
+        name: str | None,
+        project: str | None,
+        tag: dict[str, str],
+        directory: str | None,
+        send_to: str | None,
+        shared: bool,
+        interval: float,
+        machine: Options,
+        account: Accounting,
+        outputs: OutputOptions,
+        push: "list[PushTarget]",
+        on_alert: "list[AlertAction]",
+        **others: Any,
+    ) -> Any:
+        from pulsetrain import config
+        from pulsetrain.alerts.notify_urls import notify_urls
+
+        settings = config.settings().config
+        options = WatchOptions(
+            sources=machine,
+            interval_seconds=interval,
+            name=name,
+            project=project or "",
+            tags=tag,
+            directory=directory,
+            to=send_to or None,
+            shared=shared,
+            account=account.of_new(),
+            thresholds=settings.thresholds,
+            outputs=replace(outputs, push=push),
+            notify=settings.notify,
+            notify_urls=notify_urls(settings.notify),
+            on_alert=on_alert,
+        )
+        return function(*args, watching=options, **others)
+
+    return call

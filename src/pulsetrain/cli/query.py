@@ -14,6 +14,7 @@ import msgspec
 
 from pulsetrain.cli import options
 from pulsetrain.cli.files import whole_file
+from pulsetrain.untrusted import showable
 
 if TYPE_CHECKING:
     from pulsetrain.runs.database import Result
@@ -23,7 +24,7 @@ MOST_ROWS = 10_000
 LONGEST_CELL = 80
 
 
-@click.command(short_help="Ask recorded runs in SQL.")
+@click.command(short_help="Query recorded runs in SQL.")
 @click.argument("sql", required=False)
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; may be repeated. [default: all]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -42,19 +43,19 @@ def query(
     schema: bool,
     directory: str | None,
 ) -> None:
-    """Ask recorded runs in SQL (DuckDB's), over the tables gpu, mig, host, process, training, events and runs.
+    """Query recorded runs in SQL (DuckDB's), over the tables gpu, mig, host, process, training, events and runs.
 
         pulsetrain query "select run, avg(power_draw_watts) from gpu group by run"
 
-    A run that still goes on is seen as far as it is written. Nothing can be changed.
+    Of a run in progress, you see what has been written. Nothing can be changed.
     """
     if schema:
         _print_schema(as_json)
         return
     if not sql:
-        raise click.UsageError("say what to ask, or --schema")
+        raise click.UsageError("give a query, or --schema")
     if as_csv + as_json + (parquet is not None) > 1:
-        raise click.UsageError("--csv, --json and --parquet exclude each other")
+        raise click.UsageError("--csv, --json and --parquet are mutually exclusive")
     from pulsetrain.runs.database import Database
     from pulsetrain.runs.folder import Home
 
@@ -67,9 +68,9 @@ def query(
     else:
         (_print_csv if as_csv else _print_json if as_json else _print_table)(database.ask(sql))
     for file in database.unreadable:
-        click.echo(f"warning: {file} is not whole, and left out", err=True)
+        click.echo(f"warning: {showable(str(file))} is incomplete and was skipped", err=True)
     if database.damaged_so_far:
-        click.echo(f"note: {database.damaged_so_far} damaged lines are left out", err=True)
+        click.echo(f"note: {database.damaged_so_far} damaged lines were skipped", err=True)
 
 
 def _print_schema(as_json: bool) -> None:
@@ -85,7 +86,7 @@ def _print_schema(as_json: bool) -> None:
         click.echo(style(name, "bold"))
         lines = table(("column", "type", "unit", ""), columns(name), style, "llll")
         click.echo("\n".join(f"  {line}" for line in lines) + "\n")
-    click.echo("What lines have beyond these, such as figures that a program logs, are columns too.")
+    click.echo("Other fields of lines, such as metrics that a program logs, are columns too.")
 
 
 def _print_csv(result: "Result") -> None:
@@ -108,19 +109,20 @@ def _print_table(result: "Result") -> None:
     from pulsetrain.views.text import ABSENT, Style, cut, len_visible, table
 
     style = Style(sys.stdout)
+    names = list(map(showable, result.names))
     rows = result.rows()
     cells = [
-        [ABSENT if value is None else cut(" ".join(_readable(value).split()), LONGEST_CELL) for value in row]
+        [ABSENT if value is None else cut(showable(_readable(value)), LONGEST_CELL) for value in row]
         for row in islice(rows, MOST_ROWS)
     ]
-    ends = accumulate(2 + max(map(len_visible, column)) for column in zip(result.names, *cells, strict=True))
-    fitting = sum(end - 2 <= style.width for end in ends) or 1 if style.terminal else len(result.names)
+    ends = accumulate(2 + max(map(len_visible, column)) for column in zip(names, *cells, strict=True))
+    fitting = sum(end - 2 <= style.width for end in ends) or 1 if style.terminal else len(names)
     align = "".join("r" if numeric else "l" for numeric in result.numeric)
-    click.echo("\n".join(table(result.names[:fitting], [row[:fitting] for row in cells], style, align)))
-    if missing := len(result.names) - fitting:
-        click.echo(f"{missing} more columns do not fit here; --csv and --json give all", err=True)
+    click.echo("\n".join(table(names[:fitting], [row[:fitting] for row in cells], style, align)))
+    if missing := len(names) - fitting:
+        click.echo(f"{missing} more columns do not fit here; --csv and --json print all", err=True)
     if next(rows, None) is not None:
-        click.echo(f"only the first {MOST_ROWS:,} rows are shown; --csv and --json give all", err=True)
+        click.echo(f"only the first {MOST_ROWS:,} rows are shown; --csv and --json print all", err=True)
 
 
 def _readable(value: Any) -> str:

@@ -2,17 +2,29 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from pulsetrain import config
 from pulsetrain.cli import options
 
+if TYPE_CHECKING:
+    from pulsetrain.runs.folder import RunFolder
 
-@click.command(short_help="Tell what a recorded run did, used and cost.")
-@click.argument("run", default="last")
+
+@click.command(short_help="Show what a recorded run did, used and cost.")
+@options.run
 @options.account
-@click.option("--refresh-carbon", is_flag=True, help="Ask the provider again: a forecast becomes what really was.")
+@click.option(
+    "--refresh-carbon", is_flag=True, help="Query the provider again and replace forecasts with actual values."
+)
+@click.option(
+    "--changed",
+    metavar="FROM-TO",
+    help="Show what else changed between these seconds, such as 120-180, compared with the time before.",
+)
 @options.json_output
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a README or an appendix.")
 @click.option("--html", is_flag=True, help="Write report.html, one file with charts that can be mailed.")
@@ -21,13 +33,14 @@ from pulsetrain.cli import options
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Where to write them. [default: the folder `report` of the run]",
+    help="Where to write them. [default: `report` in the run folder]",
 )
 @options.directory
 def report(
     run: str,
     account: options.Accounting,
     refresh_carbon: bool,
+    changed: str | None,
     as_json: bool,
     markdown: bool,
     html: bool,
@@ -35,27 +48,54 @@ def report(
     output: Path | None,
     directory: str | None,
 ) -> None:
-    """Tell what a recorded run did, used and cost. RUN is an id or the start of one, a name, a path, or `last`.
+    """Show what a recorded run did, used and cost. RUN is an id or the start of one, a name, a path, or `last`.
 
-    A run that still goes on is reported as far as it has come. How a run is counted (--carbon-region, --price, --pue,
-    --charge) is kept in it from `pulsetrain run`; said here, it holds for this report alone.
+    A run in progress is reported so far. How a run is counted (--carbon-region, --price, --pue,
+    --charge) is recorded by `pulsetrain run`; given here, it applies to this report alone.
     """
-    from pulsetrain.insight.report import make_report
+    from contextlib import closing
+
+    from pulsetrain.insight.report import study
     from pulsetrain.runs.database import Database
     from pulsetrain.runs.folder import Home
     from pulsetrain.views.report import report_lines, report_markdown, write_files, write_html
     from pulsetrain.views.text import Style
 
     folder = Home.find(directory).resolve(run)
-    document = make_report(folder, account.of_recorded(folder.load().account), refresh_carbon=refresh_carbon)
-    if html or files:
-        target = output or folder.path / "report"
-        write = write_files if files else write_html
-        for path in write(document, Database([folder]), target):
-            click.echo(path)
-    elif as_json:
+    if changed is not None:
+        show_changes(folder, changed, as_json)
+        return
+    counted = account.of_recorded(folder.load().account)
+    with closing(Database([folder])) as database:
+        thresholds = config.settings().config.thresholds
+        found = study(database, folder, counted, refresh_carbon=refresh_carbon, thresholds=thresholds)
+        if html or files:
+            write = write_files if files else write_html
+            for path in write(found, database, output or folder.path / "report"):
+                click.echo(path)
+            return
+    document = found.report
+    if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     elif markdown:
         click.echo(report_markdown(document))
     else:
         click.echo("\n".join(report_lines(document, Style(sys.stdout))))
+
+
+def show_changes(folder: "RunFolder", span: str, as_json: bool) -> None:
+    """Print the metrics that differ most between a stretch of a run and the time before it."""
+    from contextlib import closing
+
+    from pulsetrain.insight.changes import find_changes, parse_span
+    from pulsetrain.runs.database import Database
+    from pulsetrain.views.changes import change_lines
+    from pulsetrain.views.text import Style
+
+    start, end = parse_span(span)
+    with closing(Database([folder])) as database:
+        found = find_changes(database, start, end)
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    else:
+        click.echo("\n".join(change_lines(found, start, end, Style(sys.stdout))))

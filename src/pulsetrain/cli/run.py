@@ -1,48 +1,41 @@
 """`pulsetrain run`: start a command, watch it, and end with a short summary."""
 
-import os
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 import click
 
 from pulsetrain.cli import options
-from pulsetrain.errors import PulsetrainError
-from pulsetrain.sources import Options
+from pulsetrain.watching.options import WatchOptions
 
-if TYPE_CHECKING:
-    from pulsetrain.cli.child import Child
-    from pulsetrain.outputs.push.target import Target
-    from pulsetrain.runs.folder import RunFolder
-
-JOB_ID_VARIABLES = ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID")
 OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the job's memory peak, and `dmesg`."
 
 
 @click.command(context_settings={"allow_interspersed_args": False}, short_help="Run a command and watch it.")
-@options.recording
-@options.interval
-@options.machine
-@options.account
-@options.prometheus
-@options.push
+@options.watching
 @options.quiet
-@click.option("--no-instrument", is_flag=True, help="Leave the command's training loop alone.")
-@click.option("--run-id", metavar="ID", help="One run for all hosts that share the folder and say the same id.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report at the end as one line of JSON on standard error."
+)
+@click.option("--serve", is_flag=True, help="Show the run in the browser while it runs; prints a link.")
+@click.option("--no-instrument", is_flag=True, help="Do not instrument the command's training loop.")
+@click.option("--run-id", metavar="ID", help="Hosts that share the folder and use the same id make one run.")
+@click.option(
+    "--slurm-comment",
+    is_flag=True,
+    envvar="PULSETRAIN_SLURM_COMMENT",
+    help="Set the comment of the Slurm job to a summary of the run, in one line.",
+)
 @options.logs
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
-    name: str | None,
-    tag: dict[str, str],
-    directory: str | None,
-    interval: float,
-    machine: Options,
-    account: options.Accounting,
-    exporting: options.Exporting,
-    push: "list[Target]",
+    watching: WatchOptions,
     quiet: bool,
+    as_json: bool,
+    serve: bool,
     no_instrument: bool,
     run_id: str | None,
+    slurm_comment: bool,
     command: tuple[str, ...],
 ) -> int:
     """Run COMMAND and watch it: GPUs, host, its processes and its training loop go into a run folder.
@@ -51,62 +44,62 @@ def run(
 
         pulsetrain run --name resnet50 -- python train.py --epochs 90
     """
-    from pulsetrain.cli import child, instrument, logs
-    from pulsetrain.cli.session import Recording, Session, default_name, end_lines, to_terminal, warn_of_broken
-    from pulsetrain.runs.folder import Home, host_name
-    from pulsetrain.sources import open_sources
-    from pulsetrain.sources.job import Job
-    from pulsetrain.training import process
-
-    child.check(command)
-    watched = child.Child(command)
-    job_id = run_id or next(filter(None, map(os.environ.get, JOB_ID_VARIABLES)), None)
-    opened = open_sources(machine)
-    run_name, start = name or default_name(command), datetime.now(UTC)
-    folder, new = Home.find(directory).open(run_name, start, job_id, process.one_of_many())
-    host = folder.load().hosts.get(host_name()) if not new else None
-    if host is not None:  # another rank's pulsetrain watches this machine already
-        opened.close()
-        return _follow(watched, folder, host.started, not no_instrument)
-    try:
-        exporter = exporting.listen(interval)
-    except PulsetrainError:
-        if new:
-            folder.remove()
-        raise
-    warn_of_broken(opened)
-    recording = Recording(folder, run_name, command, interval, tag, account.of_new(), new=new)
-    logs.configure(run_id=recording.run.id)
-    job = Job()
-    session = Session(opened, [job], interval, recording)
-    session.export(exporter, quiet=quiet)
-    session.push(push, exporting.names)
-    session.add(logs.log_events)
-    session.start()
-    environment = instrument.environment(recording.folder, recording.start, recording.started, not no_instrument)
-    try:
-        ended = watched.run(environment, job.watch)
-    except child.CannotStart as error:
-        session.stop()
-        recording.finish("failed", error.exit_code)
-        session.send_rest()
-        raise
-    session.stop()
-    recording.finish(ended.status, ended.exit_code)
-    session.send_rest()
-    if not quiet:
-        lines = end_lines(recording)
-        if not recording.training.seen:
-            lines.append(f"no training metrics: {instrument.why_nothing(command, not no_instrument)}")
-        if ended.signal == "SIGKILL":
-            lines.append(f"hint    {OOM_HINT}")
-        to_terminal(["", *lines])
-    return ended.exit_code
+    return run_watched(
+        command,
+        watching,
+        quiet=quiet,
+        as_json=as_json,
+        serve=serve,
+        job_id=run_id,
+        instrumented=not no_instrument,
+        slurm_comment=slurm_comment,
+    )
 
 
-def _follow(watched: "Child", folder: "RunFolder", started: float, instrumented: bool) -> int:
-    """Run one of several ranks of a host: its loop is recorded, the machine is watched by the first."""
-    from pulsetrain.cli import instrument
+def run_watched(
+    command: Sequence[str],
+    watching: WatchOptions,
+    *,
+    quiet: bool = False,
+    as_json: bool = False,
+    serve: bool = False,
+    job_id: str | None = None,
+    instrumented: bool = True,
+    slurm_comment: bool = False,
+) -> int:
+    """Run a command, watched, and end with its summary. The exit code is the command's own."""
+    from pulsetrain.cli import logs
+    from pulsetrain.cli.messages import (
+        comment_job,
+        end_lines,
+        introduce,
+        joined_lines,
+        summary_json,
+        to_terminal,
+        warn_of_broken,
+    )
+    from pulsetrain.cli.serve import serve_beside
+    from pulsetrain.watching.command import WatchedCommand
+    from pulsetrain.watching.instrument import why_nothing
 
-    environment = instrument.environment(folder, folder.load().start, started, instrumented)
-    return watched.run(environment, lambda pid: None).exit_code
+    with WatchedCommand(command, watching, job_id=job_id, instrumented=instrumented) as watched:
+        session = watched.session
+        if session is None:  # another rank's pulsetrain watches this machine already
+            return watched.run().exit_code
+        warn_of_broken(session.unavailable)
+        introduce(session, quiet=quiet)
+        session.add(logs.log_events)
+        with serve_beside(session) if serve else nullcontext():
+            ended = watched.run()
+        if session.recording and as_json:
+            to_terminal([summary_json(session.recording)])
+        elif session.recording and not quiet:
+            lines = end_lines(session.recording) if session.recording.writes_run else joined_lines(session.recording)
+            if not session.recording.training.seen:
+                lines.append(f"no training metrics: {why_nothing(command, instrumented)}")
+            if ended.signal == "SIGKILL":
+                lines.append(f"hint    {OOM_HINT}")
+            to_terminal(["", *lines])
+        if session.recording and slurm_comment and session.recording.writes_run:
+            comment_job(session.recording)
+        return ended.exit_code

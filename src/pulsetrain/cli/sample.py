@@ -10,7 +10,6 @@ from pulsetrain.sources import Options
 
 SETTLE_SECONDS = 0.25
 """CPU use is a difference between two readings: this is the least time between them that means anything."""
-PATIENCE_SECONDS = 5.0
 
 
 @click.command(short_help="Show this machine once.")
@@ -19,19 +18,20 @@ PATIENCE_SECONDS = 5.0
 @options.logs
 def sample(machine: Options, as_json: bool) -> None:
     """Show GPUs, the processes on them, and the host, once."""
+    from pulsetrain import config
     from pulsetrain.cli import logs
-    from pulsetrain.cli.session import warn_of_broken, why_no_gpu
+    from pulsetrain.cli.messages import warn_of_broken, why_no_gpu
     from pulsetrain.live import Live
     from pulsetrain.runs.folder import host_name
     from pulsetrain.sampler import Sampler
-    from pulsetrain.sources import open_sources
+    from pulsetrain.sources.opening import PATIENCE_SECONDS, open_sources
     from pulsetrain.views.json import snapshot_json
     from pulsetrain.views.machine import machine_lines
     from pulsetrain.views.text import Style
 
-    opened = open_sources(machine.all_by_default())
+    opened = open_sources(machine.all_by_default(), PATIENCE_SECONDS)
     if as_json:
-        warn_of_broken(opened)
+        warn_of_broken(opened.unavailable)
     sampler = Sampler(opened.sources, interval=SETTLE_SECONDS)
     live = Live()
     for number in range(2):  # some values are differences between two readings
@@ -42,5 +42,6 @@ def sample(machine: Options, as_json: bool) -> None:
     if as_json:
         click.echo(snapshot_json(live, host_name()))
     else:
-        click.echo("\n".join(machine_lines(live, host_name(), Style(sys.stdout), why_no_gpu(opened))))
+        thresholds, missing = config.settings().config.thresholds, why_no_gpu(opened.unavailable)
+        click.echo("\n".join(machine_lines(live, host_name(), Style(sys.stdout), thresholds, missing)))
     sampler.stop()

@@ -10,13 +10,14 @@ import click
 import msgspec
 
 from pulsetrain.cli import options
-from pulsetrain.errors import UsageError
+from pulsetrain.errors import Unavailable, UsageError
+from pulsetrain.runs.folder import SCHEMA
 
 if TYPE_CHECKING:
-    from pulsetrain.deploy.files import Written
-    from pulsetrain.deploy.health import Health, Target
-    from pulsetrain.deploy.settings import Settings
-    from pulsetrain.deploy.stack import Stack
+    from pulsetrain.deploy.files import WriteResult
+    from pulsetrain.deploy.stack.health import ScrapeTarget, ServiceHealth
+    from pulsetrain.deploy.stack.settings import StackSettings, StackState
+    from pulsetrain.deploy.stack.stack import Stack
 
 READY_SECONDS = 60.0
 
@@ -25,13 +26,13 @@ _FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
 
 
 def _ports(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, int] | None:
-    from pulsetrain.deploy.services import SERVICES
+    from pulsetrain.deploy.stack.services import SERVICES
 
     ports = {}
     for value in values:
         name, _, port = value.partition("=")
         if name not in SERVICES:
-            raise click.BadParameter(f"no server is called {name!r}; there are {', '.join(SERVICES)}")
+            raise click.BadParameter(f"no server {name!r}; choose from {', '.join(SERVICES)}")
         if not port.isdigit() or not 0 < int(port) < 65536:
             raise click.BadParameter(f"{value!r} is not of the form {name}=PORT")
         ports[name] = int(port)
@@ -50,17 +51,18 @@ def _many(name: str, argument: str, metavar: str, text: str, **more: Any) -> opt
 def _plan(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say what a stack is to be, handed on as one argument `given`: those that were given."""
 
-    @_switch("--native/--docker", "Servers installed on this machine instead of containers.")
-    @click.option("--address", metavar="IP", help="Where servers listen, instead of on 127.0.0.1 alone.")
-    @_many("--port", "ports", "SERVER=PORT", "Another port for a server.", callback=_ports)
-    @_many("--target", "targets", "HOST:PORT", "An exporter on another machine.")
-    @click.option("--targets-file", type=_FILE, help="A file of such targets, or of groups as for Prometheus.")
+    @_switch("--native/--docker", "Use servers installed on this machine instead of containers.")
+    @click.option("--address", metavar="IP", help="Address that servers listen on, instead of 127.0.0.1.")
+    @_many("--port", "ports", "SERVER=PORT", "Use another port for a server.", callback=_ports)
+    @_many("--target", "targets", "HOST:PORT", "Scrape an exporter on another machine.")
+    @click.option("--targets-file", type=_FILE, help="File with targets, or with target groups as for Prometheus.")
     @_switch("--local/--no-local", "Whether to scrape this machine's own exporter, at port 9400.")
     @_switch("--kubernetes/--no-kubernetes", "Find pods annotated with prometheus.io/scrape.")
     @click.option("--kubeconfig", type=_FILE, help="How to reach the cluster from outside.")
-    @_switch("--gpu/--no-gpu", "NVIDIA's DCGM exporter and that of nvidia-smi; if not said, where there is a GPU.")
+    @_switch("--gpu/--no-gpu", "NVIDIA's DCGM exporter and that of nvidia-smi; by default, where there is a GPU.")
     @_switch("--victoriametrics/--no-victoriametrics", "Keep samples for ten years in VictoriaMetrics.")
     @click.option("--thresholds", type=_FILE, help="A TOML file of limits for the alerts.")
+    @click.option("--external-url", metavar="URL", help="Public URL of Grafana, for links in alerts.")
     @click.option("--webhook", metavar="URL", help="Where to send alerts.")
     @click.option("--slack", metavar="URL", help="A Slack webhook to send alerts to.")
     @click.option("--force", is_flag=True, help="Overwrite files that you edited.")
@@ -76,7 +78,7 @@ def _plan(function: Callable[..., Any]) -> Callable[..., Any]:
 def stack() -> None:
     """Prometheus, Grafana with dashboards, Alertmanager with rules, and exporters, set up in a folder DIR.
 
-    What a stack was told stays in DIR: options need not be given again.
+    DIR keeps the options of its stack: they need not be given again.
     """
 
 
@@ -85,7 +87,7 @@ def stack() -> None:
 @_plan
 def config(folder: Path, given: dict[str, Any], force: bool) -> None:
     """Write the files into DIR and start nothing."""
-    from pulsetrain.deploy.stack import Stack
+    from pulsetrain.deploy.stack.stack import Stack
 
     made = Stack(folder)
     settings = _settings(made.settings, given)
@@ -98,7 +100,7 @@ def config(folder: Path, given: dict[str, Any], force: bool) -> None:
 @_plan
 def up(folder: Path, given: dict[str, Any], force: bool) -> int:
     """Write the files into DIR and start the servers, or bring those that run up to date."""
-    from pulsetrain.deploy.stack import Stack
+    from pulsetrain.deploy.stack.stack import Stack
 
     made = Stack(folder)
     settings = _settings(made.settings, given)
@@ -106,28 +108,28 @@ def up(folder: Path, given: dict[str, Any], force: bool) -> int:
     found = start(made, settings, force)
     click.echo("\n".join(_table(found)))
     if any(health.service == "grafana" for health in found):
-        click.echo(f"Grafana's user is admin, the password stands in {made.password_file}")
+        click.echo(f"Grafana's user is admin, the password is in {made.password_file}")
     if settings.local:
-        click.echo("To be seen there, this machine needs its exporter: pulsetrain watch --prometheus-port 9400")
+        click.echo("To show this machine there, start its exporter: pulsetrain watch --prometheus-port 9400")
     _warn(settings)
     return _exit_code(found)
 
 
 @stack.command()
 @_folder
-@click.option("--volumes", is_flag=True, help="Remove all that was recorded as well.")
+@click.option("--volumes", is_flag=True, help="Delete all recorded data too.")
 def down(folder: Path, volumes: bool) -> None:
     """Stop the servers of DIR. What they recorded stays."""
-    from pulsetrain.deploy.compose import Docker
-    from pulsetrain.deploy.native import Native
-    from pulsetrain.deploy.settings import load_state
+    from pulsetrain.deploy.stack.compose import Docker
+    from pulsetrain.deploy.stack.native import Native
+    from pulsetrain.deploy.stack.settings import load_state
 
-    settings = load_state(folder).settings
-    if settings.native:
-        stopped = Native(folder.absolute(), settings).down(volumes)
-        click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing ran")
+    state = load_state(folder)
+    if state.settings.native:
+        stopped = Native(folder.absolute(), state.settings).down(volumes)
+        click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
     else:
-        Docker(folder.absolute()).down(volumes)
+        Docker(folder.absolute(), state.project).down(volumes)
 
 
 @stack.command()
@@ -138,22 +140,40 @@ def status(folder: Path, as_json: bool) -> int:
 
     Ends with 1 when a server does not work.
     """
-    from pulsetrain.deploy.health import health, targets
-    from pulsetrain.deploy.settings import load_state
+    from pulsetrain.deploy.stack.health import targets
+    from pulsetrain.deploy.stack.settings import load_state
 
-    settings = load_state(folder).settings
-    found, scraped = health(settings), targets(settings)
+    state = load_state(folder)
+    found = _health_of_own(folder.absolute(), state)
+    scraped = targets(state.settings) if any(one.ready for one in found if one.service == "prometheus") else []
     if as_json:
-        document = {"services": found, "targets": scraped}
+        document = {"schema": SCHEMA, "services": found, "targets": scraped}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
         click.echo("\n".join([*_table(found), *_target_lines(scraped)]))
     return _exit_code(found)
 
 
-def _settings(saved: "Settings", given: dict[str, Any]) -> "Settings":
+def _health_of_own(folder: Path, state: "StackState") -> "list[ServiceHealth]":
+    """Which servers of the stack work. One that answers at its address and is another stack's does not."""
+    from pulsetrain.deploy.stack.compose import Docker
+    from pulsetrain.deploy.stack.health import health, of_stack
+    from pulsetrain.deploy.stack.native import Native
+
+    found = health(state.settings)
+    if state.settings.native:
+        return of_stack(found, Native(folder, state.settings).running())
+    if not any(one.ready for one in found):
+        return found
+    try:
+        return of_stack(found, Docker(folder, state.project).running())
+    except Unavailable as error:
+        return of_stack(found, (), f"a program listens there, and only Docker knows whose. {error.message}")
+
+
+def _settings(saved: "StackSettings", given: dict[str, Any]) -> "StackSettings":
     """What the stack was, with what is asked for now."""
-    from pulsetrain.deploy.settings import parse_target
+    from pulsetrain.deploy.stack.settings import parse_target
 
     for target in given.get("targets", ()):
         parse_target(target)
@@ -167,12 +187,12 @@ def _settings(saved: "Settings", given: dict[str, Any]) -> "Settings":
     return settings
 
 
-def _up_docker(made: "Stack", settings: "Settings", force: bool) -> "list[Health]":
-    from pulsetrain.deploy.compose import Docker
-    from pulsetrain.deploy.health import wait_until_ready
-    from pulsetrain.deploy.stack import check_ports
+def _up_docker(made: "Stack", settings: "StackSettings", force: bool) -> "list[ServiceHealth]":
+    from pulsetrain.deploy.stack.compose import Docker
+    from pulsetrain.deploy.stack.health import wait_until_ready
+    from pulsetrain.deploy.stack.stack import check_ports
 
-    docker = Docker(made.folder)
+    docker = Docker(made.folder, made.project)
     running = docker.running()
     check_ports(settings, {made.settings.port(name) for name in running})
     written = made.configure(settings, force=force)
@@ -185,10 +205,10 @@ def _up_docker(made: "Stack", settings: "Settings", force: bool) -> "list[Health
     return found
 
 
-def _up_native(made: "Stack", settings: "Settings", force: bool) -> "list[Health]":
-    from pulsetrain.deploy.health import wait_until_ready
-    from pulsetrain.deploy.native import Native
-    from pulsetrain.deploy.stack import check_ports
+def _up_native(made: "Stack", settings: "StackSettings", force: bool) -> "list[ServiceHealth]":
+    from pulsetrain.deploy.stack.health import wait_until_ready
+    from pulsetrain.deploy.stack.native import Native
+    from pulsetrain.deploy.stack.stack import check_ports
 
     native = Native(made.folder, settings)
     if not settings.services:
@@ -198,15 +218,15 @@ def _up_native(made: "Stack", settings: "Settings", force: bool) -> "list[Health
     _tell_written(written, made.folder)
     for service in settings.asked_for:
         if service not in settings.services:
-            click.echo(f"left out: {service.name}, which is not installed ({service.package})")
+            click.echo(f"skipped: {service.name} is not installed ({service.package})")
     native.up(_readers(written))
     found = wait_until_ready(settings, READY_SECONDS, hopeless=native.ended)
     for name, line in native.ended().items():
-        click.echo(f"error: {name} has ended: {line}\n  hint: its log is {native.log(name)}", err=True)
+        click.echo(f"error: {name} exited: {line}\n  hint: its log is {native.log(name)}", err=True)
     return found
 
 
-def _readers(written: "Written") -> set[str]:
+def _readers(written: "WriteResult") -> set[str]:
     """The servers that must be started anew to read their files: each has a folder of its name.
 
     A file that the user edited may be new to them too.
@@ -214,7 +234,7 @@ def _readers(written: "Written") -> set[str]:
     return {file.partition("/")[0] for file in [*written.touched, *written.kept]}
 
 
-def _tell_written(written: "Written", folder: Path) -> None:
+def _tell_written(written: "WriteResult", folder: Path) -> None:
     words = {"written": written.new, "changed": written.changed, "removed": written.removed}
     told = [f"{len(files)} {word}" for word, files in words.items() if files]
     click.echo(f"{folder}: {', '.join(told)}" if told else f"{folder}: unchanged")
@@ -222,20 +242,20 @@ def _tell_written(written: "Written", folder: Path) -> None:
         click.echo(f"  kept as you edited it: {name} (--force overwrites it)")
 
 
-def _warn(settings: "Settings") -> None:
-    from pulsetrain.deploy.settings import LOOPBACK
+def _warn(settings: "StackSettings") -> None:
+    from pulsetrain.deploy.stack.settings import LOOPBACK
 
     if settings.address not in (LOOPBACK, "::1", "localhost"):
         names = ", ".join(s.name for s in settings.services if s.asked_by_people and s.name != "grafana")
         click.echo(
-            f"warning: whoever reaches {settings.address} can read and write in {names}: they ask for no password.\n"
-            "  Grafana does, but it travels in the clear.\n"
-            "  hint: keep to the loopback and use an SSH tunnel, or put a proxy with TLS in front.",
+            f"warning: whoever reaches {settings.address} can read and write in {names}: they need no password.\n"
+            "  Grafana does, but it is sent unencrypted.\n"
+            "  hint: listen on the loopback and use an SSH tunnel, or put a proxy with TLS in front.",
             err=True,
         )
 
 
-def _table(found: "list[Health]") -> list[str]:
+def _table(found: "list[ServiceHealth]") -> list[str]:
     from pulsetrain.views.text import Style, table
 
     style = Style(sys.stdout)
@@ -246,7 +266,7 @@ def _table(found: "list[Health]") -> list[str]:
     return table(("server", "address", "state"), rows, style, "lll")
 
 
-def _target_lines(scraped: "list[Target]") -> list[str]:
+def _target_lines(scraped: "list[ScrapeTarget]") -> list[str]:
     from pulsetrain.views.text import Style
 
     if not scraped:
@@ -255,8 +275,8 @@ def _target_lines(scraped: "list[Target]") -> list[str]:
     lost = [target for target in scraped if not target.up]
     return [
         "",
-        f"{len(scraped) - len(lost)} of {len(scraped)} targets answer Prometheus",
-        *(style(f"  {target.address} ({target.job}) does not: {_short(target.error)}", "yellow") for target in lost),
+        f"{len(scraped) - len(lost)} of {len(scraped)} targets are up in Prometheus",
+        *(style(f"  {target.address} ({target.job}) is down: {_short(target.error)}", "yellow") for target in lost),
     ]
 
 
@@ -265,5 +285,5 @@ def _short(error: str) -> str:
     return error.rpartition(": ")[2]
 
 
-def _exit_code(found: "list[Health]") -> int:
+def _exit_code(found: "list[ServiceHealth]") -> int:
     return 0 if all(one.ready for one in found) else 1

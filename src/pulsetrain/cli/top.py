@@ -2,10 +2,8 @@
 
 import logging
 import os
-import signal
 import sys
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -16,34 +14,36 @@ from pulsetrain.runs.folder import Home, RunFolder, host_name
 from pulsetrain.sources import Options
 
 if TYPE_CHECKING:
-    from pulsetrain.views.terminal.look import Machine, Scene
+    from pulsetrain.views.live.machines import WatchedMachine
+    from pulsetrain.views.terminal.state import Scene
 
 MOST_RUNS = 200
 """So many of the newest runs are looked at for one that goes on."""
 
 
-@click.command(short_help="Keep a machine or a run in view, in the terminal.")
-@click.argument("what", nargs=-1, metavar="[RUN]")
+@click.command(short_help="Live dashboard of a machine or a run.")
+@options.run_to_show
 @click.option(
     "--connect",
     multiple=True,
     metavar="HOST:PORT",
-    help="Show other machines, on which a pulsetrain serves /metrics. More of them may follow.",
+    help="Show other machines on which pulsetrain serves /metrics; several may follow.",
 )
 @click.option(
     "--speed",
     type=click.FloatRange(min=0.0, min_open=True),
     metavar="TIMES",
-    help="Play a run as if it were happening.",
+    help="Replay a recorded run as if it were live.",
 )
 @click.option("--once", is_flag=True, help="Print one frame as text.")
+@click.option("--json", "as_json", is_flag=True, help="With --once: print JSON, one line for each machine.")
 @click.option(
     "--palette",
     type=click.Choice(["terminal", "okabe-ito", "cividis", "plain"]),
     default="terminal",
     show_default=True,
     envvar="PULSETRAIN_PALETTE",
-    help="Colours. NO_COLOR=1 means plain.",
+    help="Colors. NO_COLOR=1 means plain.",
 )
 @options.interval
 @options.machine
@@ -53,15 +53,16 @@ def top(
     connect: tuple[str, ...],
     speed: float | None,
     once: bool,
+    as_json: bool,
     palette: str,
     interval: float,
     machine: Options,
     directory: str | None,
 ) -> None:
-    """Show a run, this machine, or others, live. Keys are named in the last line; ? tells all of them.
+    """Show a run, this machine, or others, live. Keys are in the last line; ? lists all.
 
     RUN is an id or the start of one, a name, a path, or `last`. Without one, a run that this machine watches now
-    is found by itself and followed in its files; if there is none, this machine is read.
+    is found and followed; if there is none, this machine is shown.
 
     \b
         pulsetrain top
@@ -70,56 +71,70 @@ def top(
     """
     from pulsetrain import config
     from pulsetrain.views.terminal import palette as palettes
-    from pulsetrain.views.terminal.look import WINDOWS, Look, Scene
+    from pulsetrain.views.terminal.state import WINDOWS, Scene, ViewState
 
     if not connect and len(what) > 1:
         raise click.UsageError("one run at a time; `pulsetrain compare` shows several")
+    if as_json and not once:
+        raise click.UsageError("--json needs --once; `pulsetrain watch --json` prints a line for each reading")
     home = Home.find(directory)
     machines, missing = _machines(what, connect, speed, home, machine, interval)
     of_run = any(one.folder for one in machines)
     over = of_run and not any(one.feed.live for one in machines)
     scene = Scene(
         machines,
-        Look(view="run" if of_run else "machine", window=WINDOWS[-1] if over and speed is None else WINDOWS[1]),
-        config.load(config.find()).thresholds,
+        ViewState(view="run" if of_run else "machine", window=WINDOWS[-1] if over and speed is None else WINDOWS[1]),
+        config.settings().config.thresholds,
         braille=_shows_braille(),
         gpus=frozenset(filter(None, (machine.gpus or "").replace("all", "").split(","))),
         missing=missing,
     )
-    colours = palettes.chosen(palette)
+    colors = palettes.chosen(palette)
     if not once and not _is_terminal():
         _plain(scene)
         return
     for one in machines:
         one.start()
     if once:
-        from pulsetrain.views.terminal.once import print_once
+        from pulsetrain.views.terminal.once import print_json, print_once
 
-        print_once(scene, colours)
+        if as_json:
+            print_json(machines)
+        else:
+            print_once(scene, colors)
     else:
-        _dashboard(scene, home, colours)
+        _dashboard(scene, home, colors)
 
 
 def _machines(
     what: Sequence[str], connect: Sequence[str], speed: float | None, home: Home, machine: Options, interval: float
-) -> "tuple[list[Machine], str]":
+) -> "tuple[list[WatchedMachine], Callable[[], str]]":
     """What is to be shown; and why this machine has no GPU, if it has none."""
-    from pulsetrain.views.terminal.feeds import OwnMachine, RemoteMachine, ReplayedRun
-    from pulsetrain.views.terminal.look import Machine, machines_of
+    from pulsetrain import config
+    from pulsetrain.views.live.feeds import LocalFeed, ReplayFeed
+    from pulsetrain.views.live.machines import WatchedMachine, machines_of
+    from pulsetrain.views.live.remote import RemoteFeed
 
     if connect:
-        return [Machine(RemoteMachine(address, interval)) for address in (*connect, *what)], ""
+        return [WatchedMachine(RemoteFeed(address, interval)) for address in (*connect, *what)], str
     folder = home.resolve(what[0]) if what else None if machine.simulate else _going_on(home)
     if folder and speed is not None:
-        return [Machine(ReplayedRun(folder, host, speed=speed), folder) for host in folder.load().hosts], ""
+        return [WatchedMachine(ReplayFeed(folder, host, speed=speed), folder) for host in folder.load().hosts], str
     if folder:
-        return machines_of(folder), ""
-    from pulsetrain.cli.session import Session, why_no_gpu
-    from pulsetrain.sources import open_sources
+        return machines_of(folder, config.settings().config.thresholds), str
+    from pulsetrain.cli.messages import why_no_gpu
+    from pulsetrain.watching.options import WatchOptions
+    from pulsetrain.watching.session import Session
 
-    opened = open_sources(machine.all_by_default())
-    session = Session(opened, [], interval, None)
-    return [Machine(OwnMachine(session), local=True)], f"no GPU: {why_no_gpu(opened)}"
+    session = Session(
+        WatchOptions(
+            sources=machine.all_by_default(),
+            interval_seconds=interval,
+            thresholds=config.settings().config.thresholds,
+        )
+    )
+    session.open()
+    return [WatchedMachine(LocalFeed(session), local=True)], lambda: f"no GPU: {why_no_gpu(session.unavailable)}"
 
 
 def _going_on(home: Home) -> RunFolder | None:
@@ -145,30 +160,37 @@ def _shows_braille() -> bool:
     return (sys.stdout.encoding or "").lower().startswith("utf") and os.environ.get("TERM") != "linux"
 
 
-def _dashboard(scene: "Scene", home: Home, colours: dict[str, str]) -> None:
+def _dashboard(scene: "Scene", home: Home, colors: dict[str, str]) -> None:
     from pulsetrain.views.terminal.once import LEAVE, paint_first
 
     log = logging.getLogger("pulsetrain")
-    log.addHandler(logging.NullHandler())  # events stand on the screen, which log lines would tear
+    log.addHandler(logging.NullHandler())  # events are on the screen, which log lines would tear
     log.propagate = False
-    paint_first(scene, colours, sys.stderr)
+    paint_first(scene, colors, sys.stderr)
     try:
         from pulsetrain.views.terminal.app import Dashboard
     except BaseException:
         sys.stderr.write(LEAVE)
         raise
-    Dashboard(scene, home, colours).run()
+    Dashboard(scene, home, colors).run()
 
 
 def _plain(scene: "Scene") -> None:
     """What `watch` shows, for a terminal that can only print."""
-    from pulsetrain.views.screen import Screen
+    from pulsetrain.cli.stopping import stop_on_signals
+    from pulsetrain.views.printers import TablePrinter
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on_signals()
     for machine in scene.machines:
-        machine.feed.start(Screen(sys.stdout, machine.title, stop.set, scene.missing.removeprefix("no GPU: ")))
+        machine.feed.start(
+            TablePrinter(
+                sys.stdout,
+                machine.title,
+                stop.set,
+                scene.thresholds,
+                lambda: scene.missing().removeprefix("no GPU: "),
+            )
+        )
     stop.wait()
     for machine in scene.machines:
         machine.feed.stop()

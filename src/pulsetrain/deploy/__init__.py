@@ -1,1 +1,1 @@
-"""What runs beside pulsetrain: the stack of servers, dashboards, rules."""
+"""What runs beside pulsetrain, one folder for each way to deploy it; files.py writes into a folder of the user's."""

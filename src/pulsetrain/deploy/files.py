@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
+    """What became of each file, by its path in the folder."""
+
     new: list[str]
     changed: list[str]
     removed: list[str]
@@ -20,12 +22,12 @@ class Written(NamedTuple):
         return [*self.new, *self.changed, *self.removed]
 
 
-def write_files(folder: Path, wanted: Mapping[str, bytes], known: Mapping[str, str], *, force: bool) -> Written:
+def write_files(folder: Path, wanted: Mapping[str, bytes], known: Mapping[str, str], *, force: bool) -> WriteResult:
     """Make the files of a folder what is `wanted`; `known` are the hashes of the last time.
 
     Everybody may read them: servers in containers run as users of their own. The folder itself is closed to others.
     """
-    written = Written([], [], [], [], {})
+    written = WriteResult([], [], [], [], {})
     for name, content in wanted.items():
         file = folder / name
         present = file.read_bytes() if file.exists() else None

@@ -1,0 +1,37 @@
+"""`pulsetrain notify`: messages to phones, chats and mailboxes."""
+
+import click
+
+from pulsetrain.errors import PulsetrainError, UsageError
+
+
+@click.group(short_help="Test notifications to phones, chats and mailboxes.")
+def notify() -> None:
+    """Alerts and the ends of runs are sent to URLs of Apprise (docs/notify.md).
+
+    They come from $PULSETRAIN_NOTIFY_URL, or from the file that `url_file` in the section [notify] of your own settings
+    names; never from the command line, where others can read them.
+    """
+
+
+@notify.command()
+def test() -> None:
+    """Send a message to every URL, and say what became of it."""
+    from pulsetrain import config
+    from pulsetrain.alerts.delivery import Delivery, Message, deliver
+    from pulsetrain.alerts.notify_urls import EXAMPLES, VARIABLE, notify_urls
+    from pulsetrain.runs.folder import host_name
+
+    urls = notify_urls(config.settings().config.notify)
+    if not urls:
+        raise UsageError(
+            "there is no URL to send to.",
+            hint=f"Set {VARIABLE}, or url_file in the section [notify] of your own settings: {EXAMPLES}",
+        )
+    message = Message(f"pulsetrain on {host_name()}", "This is a test. Alerts of your runs will arrive here.")
+    outcomes = deliver(Delivery(message, urls))
+    for number, outcome in enumerate(outcomes, 1):
+        click.echo(f"URL {number}  {outcome.service or 'unknown'}: {outcome.reason or 'sent'}")
+    failed = sum(not outcome.delivered for outcome in outcomes)
+    if failed:
+        raise PulsetrainError(f"{failed} of {len(outcomes)} messages could not be sent.")

@@ -1,0 +1,1 @@
+"""`pulsetrain stack`: Prometheus, Grafana, Alertmanager and exporters on one machine, with our dashboards and rules."""
