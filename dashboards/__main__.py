@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dashboards import cluster, fleet, host, remote, run
 
-SHIPPED = Path(__file__).parent.parent / "src/pulsetrain/deploy/grafana"
+SHIPPED = Path(__file__).parent.parent / "src/pulsetrain/deploy/stack/grafana"
 BOARDS = (run, fleet, host, remote, cluster)
 
 

@@ -15,7 +15,7 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from dashboards.panels import ORANGE, SOURCE, Panel
+from dashboards.panels import GRAY, ORANGE, SOURCE, Panel
 from pulsetrain import catalog
 
 TAG = "pulsetrain"
@@ -44,7 +44,7 @@ class Board(NamedTuple):
     rows: Sequence[Row]
     since: str = "now-1h"
     events: str = ""
-    """The labels of the events to mark in all charts, if any."""
+    """The labels of the events to mark in all charts, if any. Those for information are marked when switched on."""
 
     def build(self) -> dict[str, Any]:
         """What Grafana reads."""
@@ -61,7 +61,8 @@ class Board(NamedTuple):
             .keep_time(True)
         )
         if self.events:
-            board.annotation(_events(self.events))
+            board.annotation(_events("Events", f'{self.events}, severity=~"warning|critical"', ORANGE))
+            board.annotation(_events("Info events", f'{self.events}, severity="info"', GRAY).enable(False))
         for panel in self.header:
             board.with_panel(panel)
         for row in self.rows:
@@ -104,17 +105,17 @@ def _variable(name: str, query: str) -> dashboard.QueryVariable:
     return dashboard.QueryVariable(name).query(query).datasource(SOURCE).refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
 
 
-def _events(select: str) -> dashboard.AnnotationQuery:
+def _events(title: str, select: str, color: str) -> dashboard.AnnotationQuery:
     """A mark where a count of events has risen since the last point, or has begun: most kinds come once."""
     name = f"{catalog.EVENTS.name}{{{select}}}"
     earlier = f"{name} offset $__interval"
-    query = Dataquery().ref_id("Events").expr(f"({name} unless {earlier}) or ({name} > {earlier})").range()
+    query = Dataquery().ref_id(title).expr(f"({name} unless {earlier}) or ({name} > {earlier})").range()
     return (
         dashboard.AnnotationQuery()
-        .name("Events")
+        .name(title)
         .datasource(SOURCE)
         .enable(True)
-        .icon_color(ORANGE)
+        .icon_color(color)
         .target(query.interval("15s"))
         .title_format("{{kind}}")
         .text_format("{{host}}")

@@ -1,8 +1,23 @@
 """The dashboard of a cluster at work: GPU, CPU and network of every node side by side, to see which one lags."""
 
-from dashboards import queries
+from dashboards import queries, tables
 from dashboards.board import CLUSTER, HOST, Board, Row, hosts_variable
-from dashboards.panels import MEMORY, Column, Key, Line, Panel, chart, help_of, number, rows
+from dashboards.panels import (
+    GONE,
+    GRAY,
+    MEMORY,
+    Column,
+    Key,
+    Limits,
+    Line,
+    Panel,
+    bars,
+    chart,
+    help_of,
+    number,
+    rows,
+    time_ledger,
+)
 from pulsetrain import catalog
 from pulsetrain.catalog import metric
 
@@ -17,13 +32,14 @@ def board() -> Board:
         variables=[hosts_variable()],
         header=_header(),
         rows=[
+            Row("Who is slow", _slow()),
             Row("Nodes now", [_nodes()]),
             Row("GPU", _gpu()),
             Row("CPU and memory", _machine()),
             Row("Network and storage", _traffic()),
             Row("Training", _training()),
         ],
-        events='host=~"$host", severity=~"warning|error"',
+        events='host=~"$host"',
     )
 
 
@@ -33,22 +49,29 @@ def _by_host(function: str, expr: str) -> Line:
 
 def _header() -> list[Panel]:
     return [
+        number("Nodes", queries.hosts(SCOPE), help="Machines that are seen now.", unit="short"),
         number(
-            "Nodes",
-            f"count(count by (host) ({catalog.BUILD_INFO.name}{SCOPE.select('host')}))",
-            help="Machines that pulsetrain watches.",
+            "Nodes missing",
+            queries.hosts_gone(SCOPE),
+            help="Machines that were seen in the time range, and are not now. One that only a run shows goes with it.",
             unit="short",
-            width=4,
+            limits=GONE,
         ),
-        number("GPUs", f"sum({SCOPE.now('gpu', 'up')})", help="GPUs that answer.", unit="short", width=4),
+        number("GPUs", queries.gpus(SCOPE), help="GPUs that answer now.", unit="short"),
         number(
-            "GPU utilisation",
+            "GPUs missing",
+            queries.gpus_missing(SCOPE),
+            help="GPUs of the time range that do not answer now, or of which nobody speaks.",
+            unit="short",
+            limits=GONE,
+        ),
+        number(
+            "GPU utilization",
             f"avg({SCOPE.now('gpu', 'utilization_percent')})",
             help=help_of(metric("gpu", "utilization_percent")),
             unit="percent",
             decimals=0,
-            graph=True,
-            width=4,
+            empty="no GPU",
         ),
         number(
             "CPU",
@@ -56,26 +79,67 @@ def _header() -> list[Panel]:
             help=help_of(metric("host", "cpu_ratio")),
             unit="percentunit",
             decimals=0,
-            graph=True,
-            width=4,
+            empty="no node",
         ),
         number(
-            "Network received",
+            "Received",
             f"sum({SCOPE.rate('host', 'network_received_bytes')})",
             help=help_of(metric("host", "network_received_bytes")),
             unit="binBps",
-            graph=True,
-            width=4,
+            empty="no node",
         ),
         number(
             "GPU power",
             f"sum({SCOPE.now('gpu', 'power_draw_watts')})",
             help=help_of(metric("gpu", "power_draw_watts")),
             unit="watt",
-            graph=True,
-            width=4,
+            empty="no GPU",
         ),
     ]
+
+
+def _slow() -> list[Panel]:
+    behind = queries.behind_seconds(SCOPE)
+    needs = "Needs a run of several ranks whose hooks report where a step's time goes."
+    return [
+        bars(
+            "Ranks that the others wait for",
+            f"topk(10, {queries.by_run_name(behind)})",
+            "{{host}} rank {{rank}} of {{name}}",
+            help="How much longer than the median rank of its run each one works before it meets the others in the "
+            "backward pass, in each step. The whole step takes equally long on all of them.",
+            unit="s",
+            maximum=None,
+            width=8,
+            empty=needs,
+        ),
+        chart(
+            "Behind the median rank",
+            Line(f"max by (host) ({behind})", "{{host}}"),
+            help="Of each node's slowest rank: data wait and forward pass, in each step, longer than the median rank.",
+            unit="s",
+            width=8,
+            height=9,
+            minimum=None,
+            empty=needs,
+        ),
+        bars(
+            "Slowest clocks",
+            f"bottomk(10, {_clock('host, gpu')})",
+            "{{host}}/{{gpu}}",
+            help="The clock of GPUs at work, of its highest: one that is held down makes the others wait.",
+            unit="percentunit",
+            maximum=1,
+            width=8,
+            empty="No GPU is at work.",
+        ),
+    ]
+
+
+def _clock(by: str) -> str:
+    """The clock of GPUs that run kernels, of its highest."""
+    now, most = (SCOPE.now("gpu", f"clock_sm_{of}") for of in ("hertz", "max_hertz"))
+    return f"min by ({by}) ({now} / {most} and {SCOPE.now('gpu', 'utilization_percent')} > 0)"
 
 
 def _nodes() -> Panel:
@@ -84,10 +148,25 @@ def _nodes() -> Panel:
         "Nodes",
         [Key("host", "Host", HOST)],
         [
-            Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0),
-            Column("Memory", f"{used} / {total}", "percentunit", gauge=True, decimals=0),
+            Column("State", queries.host_state(SCOPE), words=tables.HOST_STATES, width=90),
             Column(
-                "GPU", f"avg by (host) ({SCOPE.now('gpu', 'utilization_percent')})", "percent", gauge=True, decimals=0
+                "Behind",
+                f"max by (host) ({queries.behind_seconds(SCOPE)})",
+                "s",
+                Limits(0.01, None),
+                decimals=1,
+                width=90,
+            ),
+            Column("Slowest clock", _clock("host"), "percentunit", decimals=0, width=115),
+            Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0, width=115),
+            Column("Memory", f"{used} / {total}", "percentunit", gauge=True, decimals=0, width=115),
+            Column(
+                "GPU",
+                f"avg by (host) ({SCOPE.now('gpu', 'utilization_percent')})",
+                "percent",
+                gauge=True,
+                decimals=0,
+                width=115,
             ),
             Column(
                 "GPU memory",
@@ -96,21 +175,29 @@ def _nodes() -> Panel:
                 MEMORY,
                 gauge=True,
                 decimals=0,
+                width=115,
             ),
-            Column("Received", SCOPE.rate("host", "network_received_bytes"), "binBps"),
-            Column("Sent", SCOPE.rate("host", "network_sent_bytes"), "binBps"),
-            Column("Read", SCOPE.rate("host", "disk_read_bytes"), "binBps"),
-            Column("Written", SCOPE.rate("host", "disk_written_bytes"), "binBps"),
+            *(
+                Column(title, SCOPE.rate("host", f"{of}_bytes"), "binBps", width=100)
+                for title, of in (
+                    ("Received", "network_received"),
+                    ("Sent", "network_sent"),
+                    ("Read", "disk_read"),
+                    ("Written", "disk_written"),
+                )
+            ),
         ],
-        help="Every node now. Its name leads to all about it.",
-        sort="GPU",
+        help="Every node of the time range now. `Behind` is the time in each step for which the others wait for its "
+        "slowest rank. The name leads to all about the node.",
+        sort=["State", "-Behind", "Host"],
+        empty="No node in this time range.",
     )
 
 
 def _gpu() -> list[Panel]:
     return [
         chart(
-            "GPU utilisation",
+            "GPU utilization",
             _by_host("avg", SCOPE.now("gpu", "utilization_percent")),
             help=f"Mean of each node's GPUs. {help_of(metric('gpu', 'utilization_percent'))}",
             unit="percent",
@@ -183,6 +270,7 @@ def _traffic() -> list[Panel]:
             help=f"All GPUs of each node. {help_of(metric('gpu', 'nvlink_received_bytes'))}",
             unit="binBps",
             width=8,
+            empty="No GPU here counts NVLink traffic.",
         ),
         chart(
             "Disks",
@@ -200,15 +288,25 @@ def _training() -> list[Panel]:
     return [
         chart(
             "Step duration",
-            Line(queries.step_seconds(SCOPE, "run, host"), "{{host}} {{run}}"),
-            help="Mean duration of a step. A node above the others of its run holds them back.",
+            Line(queries.by_run_name(queries.step_seconds(SCOPE, "run, host")), "{{host}} {{name}}"),
+            help="Mean duration of a step. Where ranks exchange gradients, it is the same on all nodes of a run.",
             unit="s",
+            width=8,
+            empty="No step is reported.",
         ),
         chart(
             "Waiting for data",
-            Line(queries.data_wait_share(SCOPE, "run, host"), "{{host}} {{run}}"),
+            Line(queries.by_run_name(queries.data_wait_share(SCOPE, "run, host")), "{{host}} {{name}}"),
             help="Share of the time in which the training waited for its next batch.",
             unit="percentunit",
+            width=8,
+            empty="Needs the hooks or callbacks.",
             maximum=1,
+        ),
+        time_ledger(
+            Line(queries.time_shares(SCOPE), "{{class}}"),
+            Line(queries.time_untold(SCOPE), "not reported", GRAY),
+            help=f"Share of each class in the time of all ranks on these nodes. {help_of(catalog.TRAINING_TIME)}",
+            width=8,
         ),
     ]

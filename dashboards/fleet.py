@@ -1,14 +1,15 @@
 """The dashboard of all machines: which GPUs work, which do not, and what that costs."""
 
-from dashboards import queries
+from dashboards import queries, tables
 from dashboards.board import FLEET, HOST, RUN, Board, Row, hosts_variable
 from dashboards.panels import (
+    GONE,
+    LOST,
     MEMORY,
     TEMPERATURE,
     UNITS,
     Column,
     Key,
-    Limits,
     Line,
     Panel,
     bars,
@@ -22,8 +23,7 @@ from pulsetrain.catalog import metric
 
 SCOPE = queries.Scope()
 GPU = "{{host}}/{{gpu}}"
-UTILISATION = SCOPE.now("gpu", "utilization_percent")
-LOST = Limits(1, 1)
+UTILIZATION = SCOPE.now("gpu", "utilization_percent")
 
 
 def board() -> Board:
@@ -34,52 +34,62 @@ def board() -> Board:
         variables=[hosts_variable()],
         header=_header(),
         rows=[
-            Row("Where to look", _extremes()),
+            Row("Where to look", [tables.alerts('host=~"$host|"'), *_extremes()]),
             Row("Hosts", [_hosts()]),
             Row("Runs", [_runs()]),
+            Row("GPUs", [tables.gpus(SCOPE)]),
             Row("Over time", _charts()),
         ],
         since="now-6h",
-        events='host=~"$host", severity=~"warning|error"',
+        events='host=~"$host"',
     )
 
 
 def _header() -> list[Panel]:
-    used = metric("gpu", "utilization_percent")
     return [
+        number("Hosts", queries.hosts(SCOPE), help="Machines that are seen now.", unit="short", width=4),
         number(
-            "Hosts",
-            f"count(count by (host) ({catalog.BUILD_INFO.name}{SCOPE.select('host')}))",
-            help="Machines that pulsetrain watches.",
+            "Hosts not seen",
+            queries.hosts_gone(SCOPE),
+            help="Machines that were seen in the time range, and are not now. One that only a run shows goes with it.",
             unit="short",
+            limits=GONE,
+            width=4,
         ),
-        number(
-            "GPUs",
-            f"sum({SCOPE.now('gpu', 'up')})",
-            help="GPUs that answer.",
-            unit="short",
-        ),
+        number("GPUs", queries.gpus(SCOPE), help="GPUs that answer now.", unit="short", width=4),
         number(
             "Lost GPUs",
-            f"sum({SCOPE.now('gpu', 'up')} == bool 0)",
-            help="GPUs that no longer answer.",
+            queries.gpus_lost(SCOPE),
+            help="GPUs that their machine has and that no longer answer.",
             unit="short",
             limits=LOST,
+            width=4,
+            empty="no GPU",
         ),
         number(
-            "Utilisation",
-            f"avg({UTILISATION})",
-            help=f"Mean of all GPUs. {help_of(used)}",
+            "GPUs not seen",
+            queries.gpus_gone(SCOPE),
+            help="GPUs that were seen in the time range, and of which nobody speaks now.",
+            unit="short",
+            limits=GONE,
+            width=4,
+        ),
+        number(
+            "Utilization",
+            f"avg({UTILIZATION})",
+            help=f"Mean of all GPUs now. {help_of(metric('gpu', 'utilization_percent'))}",
             unit="percent",
             decimals=0,
-            graph=True,
+            width=4,
+            empty="no GPU",
         ),
         number(
             "Power",
             f"sum({SCOPE.now('gpu', 'power_draw_watts')})",
-            help=f"All GPUs together. {help_of(metric('gpu', 'power_draw_watts'))}",
+            help=f"All GPUs together, now. {help_of(metric('gpu', 'power_draw_watts'))}",
             unit="watt",
-            graph=True,
+            width=6,
+            empty="no GPU",
         ),
         number(
             "Idle GPU-hours",
@@ -87,7 +97,7 @@ def _header() -> list[Panel]:
             help="Hours in which a GPU ran no kernel, of all GPUs in the time range, with or without a run.",
             unit="short",
             decimals=1,
-            instant=True,
+            width=6,
         ),
         number(
             "Idle GPU-hours in runs",
@@ -95,7 +105,8 @@ def _header() -> list[Panel]:
             help="Hours in which a GPU ran no kernel although a run held it, in the time range.",
             unit="short",
             decimals=1,
-            instant=True,
+            width=6,
+            empty="no run",
         ),
         number(
             "Cost of idle runs",
@@ -104,8 +115,9 @@ def _header() -> list[Panel]:
             unit="short",
             legend="{{currency}}",
             decimals=2,
-            instant=True,
             named=True,
+            width=6,
+            empty="no price known",
         ),
     ]
 
@@ -114,26 +126,26 @@ def _extremes() -> list[Panel]:
     mean = SCOPE.over("avg_over_time", "gpu", "utilization_percent")
     return [
         bars(
-            "Busiest GPUs",
+            "Busiest GPUs, mean of the time range",
             f"topk(10, {mean})",
             GPU,
-            help="Mean utilisation in the time range.",
+            help="Mean utilization in the time range, also of GPUs that are gone by now.",
             unit="percent",
             maximum=100,
         ),
         bars(
-            "Idlest GPUs",
+            "Idlest GPUs, mean of the time range",
             f"bottomk(10, {mean})",
             GPU,
-            help="Mean utilisation in the time range.",
+            help="Mean utilization in the time range, also of GPUs that are gone by now.",
             unit="percent",
             maximum=100,
         ),
         bars(
-            "Hottest GPUs",
+            "Hottest GPUs, highest of the time range",
             f"topk(10, {SCOPE.over('max_over_time', 'gpu', 'temperature_celsius')})",
             GPU,
-            help="Highest core temperature in the time range.",
+            help="Highest core temperature in the time range, also of GPUs that are gone by now.",
             unit="celsius",
             maximum=100,
             limits=TEMPERATURE,
@@ -147,8 +159,10 @@ def _hosts() -> Panel:
         "Hosts",
         [Key("host", "Host", HOST)],
         [
-            Column("GPUs", f"sum by (host) ({SCOPE.now('gpu', 'up')})"),
-            Column("GPU utilisation", f"avg by (host) ({UTILISATION})", "percent", gauge=True, decimals=0),
+            Column("State", queries.host_state(SCOPE), words=tables.HOST_STATES, width=90),
+            Column("Last seen", queries.host_seen_seconds(SCOPE), "s", width=115),
+            Column("GPUs", f"sum by (host) ({SCOPE.now('gpu', 'up')})", width=60),
+            Column("GPU utilization", f"avg by (host) ({UTILIZATION})", "percent", gauge=True, decimals=0, width=140),
             Column(
                 "GPU memory",
                 f"avg by (host) ({SCOPE.now('gpu', 'memory_percent')})",
@@ -156,17 +170,28 @@ def _hosts() -> Panel:
                 MEMORY,
                 gauge=True,
                 decimals=0,
+                width=140,
             ),
-            Column("GPU power", f"sum by (host) ({SCOPE.now('gpu', 'power_draw_watts')})", "watt"),
-            Column("Hottest GPU", f"max by (host) ({SCOPE.now('gpu', 'temperature_celsius')})", "celsius", TEMPERATURE),
-            Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0),
-            Column("Memory", f"{used} / {total}", "percentunit", gauge=True, decimals=0),
+            Column("GPU power", f"sum by (host) ({SCOPE.now('gpu', 'power_draw_watts')})", "watt", width=95),
             Column(
-                "Runs", f"count by (host) (count by (host, run) ({catalog.RUN_INFO.name}{SCOPE.select('account')}))"
+                "Hottest GPU",
+                f"max by (host) ({SCOPE.now('gpu', 'temperature_celsius')})",
+                "celsius",
+                TEMPERATURE,
+                width=110,
+            ),
+            Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0, width=120),
+            Column("Memory", f"{used} / {total}", "percentunit", gauge=True, decimals=0, width=120),
+            Column(
+                "Runs",
+                f"count by (host) (count by (host, run) ({catalog.RUN_INFO.name}{SCOPE.select('account')}))",
+                width=60,
             ),
         ],
-        help="Every host now. Its name leads to all about it.",
-        sort="GPU utilisation",
+        help="Every host of the time range now: one that is gone is listed as not seen. Its name leads to all about "
+        "it. `Last seen` is to the minute.",
+        sort=["State", "-Last seen", "Host"],
+        empty="No host in this time range.",
     )
 
 
@@ -175,20 +200,31 @@ def _runs() -> Panel:
     hours = queries.SECONDS_PER_HOUR
     return rows(
         "Runs",
-        [Key("run", "Run", RUN), Key("name", "Name")],
+        [Key("name", "Name"), Key("run", "Run", RUN, width=260)],
         [
-            Column("Hosts", f"count by (run, name) (count by (run, name, host) (last_over_time({info}[$__range])))"),
-            Column("Progress", _last("max", "progress_ratio"), "percentunit", gauge=True, decimals=0),
-            Column("Time left", _last("max", "remaining_seconds"), "s"),
-            Column("GPU-hours", f"{_last('sum', 'gpu_seconds')} / {hours}", decimals=2),
-            Column("Idle GPU-hours", f"{_last('sum', 'gpu_idle_seconds')} / {hours}", decimals=2),
-            Column("Energy", f"{_last('sum', 'energy_joules')} / {hours}", "watth"),
-            Column("Carbon", _last("sum", "carbon_grams"), UNITS["grams"]),
-            Column("Cost", f"sum by (run, currency) ({SCOPE.over('last_over_time', 'account', 'cost')})", decimals=2),
+            Column("State", queries.run_state(SCOPE), words=tables.RUN_STATES, width=150),
+            Column(
+                "Hosts",
+                f"count by (run, name) (count by (run, name, host) (last_over_time({info}[$__range])))",
+                width=60,
+            ),
+            Column("Progress", _last("max", "progress_ratio"), "percentunit", gauge=True, decimals=0, width=120),
+            Column("Time left", f"max by (run) ({SCOPE.now('account', 'remaining_seconds')})", "s", width=95),
+            Column("GPU-hours", f"{_last('sum', 'gpu_seconds')} / {hours}", decimals=2, width=95),
+            Column("Idle GPU-hours", f"{_last('sum', 'gpu_idle_seconds')} / {hours}", decimals=2, width=120),
+            Column("Energy", f"{_last('sum', 'energy_joules')} / {hours}", "watth", width=95),
+            Column("Carbon", _last("sum", "carbon_grams"), UNITS["grams"], width=85),
+            Column(
+                "Cost",
+                f"sum by (run, currency) ({SCOPE.over('last_over_time', 'account', 'cost')})",
+                decimals=2,
+                width=80,
+            ),
         ],
-        Key("currency", "Currency"),
+        Key("currency", "Currency", width=80),
         help="Runs of the time range, with what they have used from their beginning. The id leads to all about it.",
-        sort="Run",
+        sort=["-Run"],
+        empty="No run in this time range.",
     )
 
 
@@ -200,8 +236,8 @@ def _last(by_host: str, field: str) -> str:
 def _charts() -> list[Panel]:
     return [
         chart(
-            "GPU utilisation",
-            Line(f"avg by (host) ({UTILISATION})", "{{host}}"),
+            "GPU utilization",
+            Line(f"avg by (host) ({UTILIZATION})", "{{host}}"),
             help="Mean of each host's GPUs.",
             unit="percent",
             maximum=100,
@@ -215,7 +251,7 @@ def _charts() -> list[Panel]:
         ),
         chart(
             "Idle GPUs",
-            Line(f"sum by (host) ({UTILISATION} == bool 0)", "{{host}}"),
+            Line(f"sum by (host) ({UTILIZATION} == bool 0)", "{{host}}"),
             help="GPUs that run no kernel.",
             unit="short",
             stacked=True,

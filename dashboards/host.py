@@ -1,12 +1,12 @@
 """The dashboard of one machine: its GPUs one by one, CPU, memory, disks, network, processes, and pulsetrain itself."""
 
-from dashboards import queries
+from dashboards import queries, tables
 from dashboards.board import HOST, RUN, Board, Row, gpus_variable, host_variable
 from dashboards.panels import (
     BLUE,
+    GONE,
+    GRAY,
     GREEN,
-    GREY,
-    MEMORY,
     ORANGE,
     PURPLE,
     RED,
@@ -21,6 +21,7 @@ from dashboards.panels import (
     help_of,
     number,
     rows,
+    states,
 )
 from pulsetrain import catalog
 from pulsetrain.catalog import metric
@@ -38,7 +39,7 @@ def board() -> Board:
         variables=[host_variable(), gpus_variable()],
         header=_header(),
         rows=[
-            Row("GPUs", _gpus()),
+            Row("GPUs", [tables.gpus(SCOPE), *_gpus()]),
             Row("CPU and memory", _machine()),
             Row("Disks and network", _traffic()),
             Row("Processes", _processes()),
@@ -53,28 +54,26 @@ def board() -> Board:
 def _header() -> list[Panel]:
     used, total = (SCOPE.now("host", f"memory_{what}_bytes") for what in ("used", "total"))
     return [
-        number("GPUs", f"sum({SCOPE.now('gpu', 'up')})", help="GPUs that answer.", unit="short"),
+        number("GPUs", queries.gpus(SCOPE), help="GPUs that answer now.", unit="short"),
         number(
-            "GPU utilisation",
+            "GPUs missing",
+            queries.gpus_missing(SCOPE),
+            help="GPUs of the time range that do not answer now, or of which nobody speaks.",
+            unit="short",
+            limits=GONE,
+        ),
+        number(
+            "GPU utilization",
             f"avg({SCOPE.now('gpu', 'utilization_percent')})",
             help=f"Mean of the GPUs. {help_of(metric('gpu', 'utilization_percent'))}",
             unit="percent",
             decimals=0,
-            graph=True,
-        ),
-        number(
-            "GPU memory",
-            f"sum({SCOPE.now('gpu', 'memory_used_mb')})",
-            help=help_of(metric("gpu", "memory_used_mb")),
-            unit="mbytes",
-            graph=True,
         ),
         number(
             "GPU power",
             f"sum({SCOPE.now('gpu', 'power_draw_watts')})",
             help=help_of(metric("gpu", "power_draw_watts")),
             unit="watt",
-            graph=True,
         ),
         number(
             "Hottest GPU",
@@ -89,7 +88,6 @@ def _header() -> list[Panel]:
             help=help_of(metric("host", "cpu_ratio")),
             unit="percentunit",
             decimals=0,
-            graph=True,
         ),
         number(
             "Memory",
@@ -97,11 +95,10 @@ def _header() -> list[Panel]:
             help=help_of(metric("host", "memory_used_bytes")),
             unit="percentunit",
             decimals=0,
-            graph=True,
         ),
         number(
             "Runs",
-            f"count(count by (run) ({catalog.RUN_INFO.name}{SCOPE.select('account')}))",
+            f"count(count by (run) ({catalog.RUN_INFO.name}{SCOPE.select('account')})) or vector(0)",
             help="Runs on this machine now.",
             unit="short",
         ),
@@ -110,18 +107,13 @@ def _header() -> list[Panel]:
 
 def _gpus() -> list[Panel]:
     return [
-        chart_of(
-            metric("gpu", "utilization_percent"), "Utilisation", Line(SCOPE.now("gpu", "utilization_percent"), GPU)
-        ),
-        chart_of(
-            metric("gpu", "memory_percent"), "Memory", Line(SCOPE.now("gpu", "memory_percent"), GPU), limits=MEMORY
-        ),
-        chart_of(metric("gpu", "power_draw_watts"), "Power", Line(SCOPE.now("gpu", "power_draw_watts"), GPU)),
-        chart_of(
-            metric("gpu", "temperature_celsius"),
-            "Temperature",
-            Line(SCOPE.now("gpu", "temperature_celsius"), GPU),
-            limits=TEMPERATURE,
+        *tables.gpu_charts(SCOPE, GPU),
+        states(
+            "Held back by",
+            Line(SCOPE.interval("max_over_time", "gpu", "throttle_reasons"), "GPU {{gpu}} {{reason}}"),
+            help=help_of(metric("gpu", "throttle_reasons")),
+            width=24,
+            empty="No GPU was held back in this time range.",
         ),
     ]
 
@@ -137,15 +129,27 @@ def _machine() -> list[Panel]:
             width=6,
             maximum=1,
         ),
-        chart_of(
-            metric("host", "cpu_core_ratio"), "Cores", Line(SCOPE.now("host", "cpu_core_ratio"), "{{core}}"), width=6
+        chart(
+            "Cores",
+            *(
+                Line(f"{function}({SCOPE.now('host', 'cpu_core_ratio')})", legend, color)
+                for function, legend, color in (
+                    ("max", "busiest", ORANGE),
+                    ("avg", "mean", BLUE),
+                    ("min", "idlest", GRAY),
+                )
+            ),
+            help=f"One core that is always busy may hold a program back. {help_of(metric('host', 'cpu_core_ratio'))}",
+            unit="percentunit",
+            width=6,
+            maximum=1,
         ),
         chart(
             "Load",
             Line(SCOPE.now("host", "load_1m"), "1 min", BLUE),
             Line(SCOPE.now("host", "load_5m"), "5 min", SKY),
             Line(SCOPE.now("host", "load_15m"), "15 min", PURPLE),
-            Line(SCOPE.now("host", "cpu_cores"), "cores", GREY, True),
+            Line(SCOPE.now("host", "cpu_cores"), "cores", GRAY, True),
             help="Tasks that run or wait to run; the machine is full where it reaches the number of cores.",
             unit="short",
             width=6,
@@ -154,7 +158,7 @@ def _machine() -> list[Panel]:
             "Memory",
             Line(SCOPE.now("host", "memory_used_bytes"), "used", BLUE),
             Line(SCOPE.now("host", "swap_used_bytes"), "swap", RED),
-            Line(SCOPE.now("host", "memory_total_bytes"), "installed", GREY, True),
+            Line(SCOPE.now("host", "memory_total_bytes"), "installed", GRAY, True),
             help=help_of(metric("host", "memory_used_bytes")),
             unit="bytes",
             width=6,
@@ -171,19 +175,21 @@ def _machine() -> list[Panel]:
         chart(
             "Container memory",
             Line(SCOPE.now("host", "container_memory_used_bytes"), "used", BLUE),
-            Line(SCOPE.now("host", "container_memory_limit_bytes"), "limit", GREY, True),
+            Line(SCOPE.now("host", "container_memory_limit_bytes"), "limit", GRAY, True),
             help=f"Where pulsetrain runs in a container. {help_of(metric('host', 'container_memory_used_bytes'))}",
             unit="bytes",
             width=6,
+            empty="pulsetrain does not run in a container there.",
         ),
         chart(
             "Container CPU",
             Line(SCOPE.rate("host", "container_cpu_seconds"), "used", BLUE),
             Line(SCOPE.rate("host", "container_cpu_throttled_seconds"), "held back", RED),
-            Line(SCOPE.now("host", "container_cpu_limit_cores"), "limit", GREY, True),
+            Line(SCOPE.now("host", "container_cpu_limit_cores"), "limit", GRAY, True),
             help="Cores that the container keeps busy, and its limit.",
             unit="short",
             width=6,
+            empty="pulsetrain does not run in a container there.",
         ),
     ]
 
@@ -223,17 +229,18 @@ def _traffic() -> list[Panel]:
 def _processes() -> list[Panel]:
     on_gpu = f"{catalog.metric('process', 'gpu_memory_mb').name}{SCOPE.select('process')}"
     share = f"{catalog.metric('process', 'sm_ratio').name}{SCOPE.select('process')}"
-    keys = [Key("pid", "PID"), Key("user", "User"), Key("command", "Command")]
+    keys = [Key("pid", "PID", width=80), Key("user", "User", width=90), Key("command", "Command")]
     return [
         rows(
             "On GPUs",
-            [Key("gpu", "GPU"), *keys, Key("container", "Container"), Key("pod", "Pod")],
+            [Key("gpu", "GPU", width=60), *keys, Key("container", "Container"), Key("pod", "Pod")],
             [
                 Column("GPU memory", f"max by (gpu, pid, user, command, container, pod) ({on_gpu})", "mbytes"),
                 Column("GPU share", f"max by (gpu, pid, user, command, container, pod) ({share})", "percentunit"),
             ],
             help=help_of(metric("process", "gpu_memory_mb")),
-            sort="GPU memory",
+            sort=["-GPU memory"],
+            empty="No process on a GPU is seen now.",
             width=12,
         ),
         rows(
@@ -248,7 +255,8 @@ def _processes() -> list[Panel]:
                 )
             ],
             help="The busiest processes of the watched commands.",
-            sort="CPU cores",
+            sort=["-CPU cores"],
+            empty="No watched command runs now.",
             width=12,
         ),
     ]
@@ -278,7 +286,7 @@ def _one_gpu() -> list[Panel]:
         chart(
             "Memory",
             Line(SCOPE.now("gpu", "memory_used_mb"), "used", BLUE),
-            Line(SCOPE.now("gpu", "memory_total_mb"), "installed", GREY, True),
+            Line(SCOPE.now("gpu", "memory_total_mb"), "installed", GRAY, True),
             help=help_of(metric("gpu", "memory_used_mb")),
             unit="mbytes",
             width=6,
@@ -286,7 +294,7 @@ def _one_gpu() -> list[Panel]:
         chart(
             "Power",
             Line(SCOPE.now("gpu", "power_draw_watts"), "draw", BLUE),
-            Line(SCOPE.now("gpu", "power_limit_watts"), "limit", GREY, True),
+            Line(SCOPE.now("gpu", "power_limit_watts"), "limit", GRAY, True),
             help=help_of(metric("gpu", "power_draw_watts")),
             unit="watt",
             width=6,
@@ -304,18 +312,17 @@ def _one_gpu() -> list[Panel]:
             "Clocks",
             Line(SCOPE.now("gpu", "clock_sm_hertz"), "multiprocessors", BLUE),
             Line(SCOPE.now("gpu", "clock_memory_hertz"), "memory", ORANGE),
-            Line(SCOPE.now("gpu", "clock_sm_max_hertz"), "highest", GREY, True),
+            Line(SCOPE.now("gpu", "clock_sm_max_hertz"), "highest", GRAY, True),
             help=help_of(metric("gpu", "clock_sm_hertz")),
             unit="hertz",
             width=6,
         ),
-        chart(
+        states(
             "Held back by",
-            Line(SCOPE.now("gpu", "throttle_reasons"), "{{reason}}"),
+            Line(SCOPE.interval("max_over_time", "gpu", "throttle_reasons"), "{{reason}}"),
             help=help_of(reasons),
-            unit="short",
             width=6,
-            stacked=True,
+            empty="It was not held back in this time range.",
         ),
         chart(
             "PCIe and NVLink",
@@ -333,7 +340,7 @@ def _one_gpu() -> list[Panel]:
             Line(SCOPE.now("gpu", "ecc_corrected_errors"), "ECC, corrected", SKY),
             Line(SCOPE.now("gpu", "ecc_uncorrected_errors"), "ECC, not corrected", ORANGE),
             Line(SCOPE.now("gpu", "remapped_rows_failed"), "rows not remapped", PURPLE),
-            Line(SCOPE.now("gpu", "pcie_replays"), "PCIe replays", GREY),
+            Line(SCOPE.now("gpu", "pcie_replays"), "PCIe replays", GRAY),
             help="Counts so far: a line that rises is bad news. XID errors count from when pulsetrain started.",
             unit="short",
             width=6,

@@ -4,7 +4,7 @@ from dashboards import queries
 from dashboards.board import REMOTE, Board, Row, gpus_variable, hosts_variable
 from dashboards.panels import (
     BLUE,
-    GREY,
+    GRAY,
     MEMORY,
     ORANGE,
     UNITS,
@@ -18,6 +18,7 @@ from dashboards.panels import (
 )
 from pulsetrain import catalog
 from pulsetrain.catalog import metric
+from pulsetrain.rules.thresholds import DEFAULTS
 
 SCOPE = queries.Scope(gpu=True)
 GPU = "{{host}}/{{gpu}}"
@@ -42,38 +43,37 @@ def _header() -> list[Panel]:
     return [
         number(
             "Age of the data",
-            f"max by (host) ({_AGES})",
-            help=help_of(catalog.DATA_AGE),
+            f"topk(1, max by (host) ({_AGES}))",
+            help=f"Of the machine whose data are oldest. {help_of(catalog.DATA_AGE)}",
             unit="s",
             legend="{{host}}",
             limits=AGE,
+            named=True,
             width=4,
         ),
         number(
             "Last heard of",
-            f"time() - max by (host) (max_over_time(timestamp({_AGES})[$__range:15s]))",
-            help="Since the last sample that reached this data source, to 15 seconds.",
+            f"topk(1, time() - max by (host) (max_over_time(timestamp({_AGES})[$__range:15s])))",
+            help="Since the last sample that reached this data source, to 15 seconds, of the machine silent longest.",
             unit="s",
             legend="{{host}}",
             limits=AGE,
-            instant=True,
+            named=True,
             width=4,
         ),
         number(
             "Fetch latency",
-            f"max({SCOPE.now('host', 'source_read_seconds')})",
-            help=f"Of the slowest source. {help_of(metric('host', 'source_read_seconds'))}",
+            f"max({SCOPE.now('host', 'fetch_seconds')}) or max({SCOPE.now('host', 'source_read_seconds')})",
+            help=f"{help_of(metric('host', 'fetch_seconds'))} Without `pulsetrain fetch`, of the slowest source.",
             unit="s",
-            graph=True,
             width=4,
         ),
         number(
-            "GPU utilisation",
+            "GPU utilization",
             f"avg({SCOPE.now('gpu', 'utilization_percent')})",
             help=help_of(metric("gpu", "utilization_percent")),
             unit="percent",
             decimals=0,
-            graph=True,
             width=4,
         ),
         number(
@@ -91,7 +91,7 @@ def _header() -> list[Panel]:
             help=help_of(metric("host", "memory_used_bytes")),
             unit="percentunit",
             decimals=0,
-            limits=Limits(MEMORY.warning / 100, MEMORY.bad / 100),
+            limits=Limits(DEFAULTS.gpu_memory_full_percent / 100, DEFAULTS.gpu_memory_exhausted_percent / 100),
             width=4,
         ),
     ]
@@ -109,7 +109,10 @@ def _arrival() -> list[Panel]:
         chart_of(
             metric("host", "source_read_seconds"),
             "Fetch latency",
-            Line(SCOPE.now("host", "source_read_seconds"), "{{host}} {{source}}"),
+            Line(
+                f"{SCOPE.now('host', 'fetch_seconds')} or {SCOPE.now('host', 'source_read_seconds')}",
+                "{{host}} {{source}}",
+            ),
         ),
     ]
 
@@ -118,7 +121,7 @@ def _machine() -> list[Panel]:
     return [
         chart_of(
             metric("gpu", "utilization_percent"),
-            "GPU utilisation",
+            "GPU utilization",
             Line(SCOPE.now("gpu", "utilization_percent"), GPU),
             width=8,
         ),
@@ -133,7 +136,7 @@ def _machine() -> list[Panel]:
         chart(
             "Memory",
             Line(SCOPE.now("host", "memory_used_bytes"), "{{host}} used", BLUE),
-            Line(SCOPE.now("host", "memory_total_bytes"), "{{host}} installed", GREY, True),
+            Line(SCOPE.now("host", "memory_total_bytes"), "{{host}} installed", GRAY, True),
             help=help_of(metric("host", "memory_used_bytes")),
             unit="bytes",
             width=8,
@@ -161,15 +164,17 @@ def _training() -> list[Panel]:
     return [
         chart(
             "Loss",
-            Line(f"avg by (run) ({SCOPE.now('training', 'loss')})", "{{run}}"),
+            Line(queries.by_run_name(f"avg by (run) ({SCOPE.now('training', 'loss')})"), "{{name}}"),
             help=help_of(metric("training", "loss")),
             unit="short",
             minimum=None,
+            empty="No loss is reported, or it is NaN.",
         ),
         chart(
             "Samples",
-            Line(f"sum by (run) ({SCOPE.rate('training', 'samples')})", "{{run}}"),
+            Line(queries.by_run_name(f"sum by (run) ({SCOPE.rate('training', 'samples')})"), "{{name}}"),
             help="Samples per second, of all ranks together.",
             unit=UNITS["samples/s"],
+            empty="No samples are reported.",
         ),
     ]
