@@ -9,13 +9,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from benchmarks.processes import Machine, ask, spread
+from benchmarks.processes import Machine, Rounds, in_rounds, spread
 from benchmarks.reader import START, make_week, record
-from benchmarks.results import Limit, Report, Result
+from benchmarks.results import Limit, Report, Result, beside
 from pulsetrain.runs.folder import Host, Run, RunFolder
 from pulsetrain.runs.writer import SEGMENT_BYTES
 
@@ -39,7 +40,6 @@ def run(machine: Machine, quick: bool) -> Report:
     recorded = record(lines, SEGMENT_BYTES // 4)
     for folder, ticks in ((day, QUICK_TICKS if quick else TICKS), (short, recorded)):
         make_week(lines, folder, recorded, ticks)
-        shutil.rmtree(machine.folder / "sealed")
         RunFolder(folder).save(Run(id=RUN, name=RUN, start=START, status="finished", hosts={"vm": Host()}))
     with VictoriaMetrics(machine.folder / "victoria") as victoria, Prometheus(machine.folder / "prom") as prometheus:
         ways = {
@@ -50,26 +50,32 @@ def run(machine: Machine, quick: bool) -> Report:
             "prometheus": (short, f"remote-write:{prometheus.url}/api/v1/write"),
         }
         answers: dict[str, list[Figures]] = {way: [] for way in ways}
-        for _ in range(2 if quick else 3):
-            for way, (folder, url) in ways.items():
-                what = "text" if way == "text" else "ours"
-                answers[way].append(ask("benchmarks.backfill", what, str(folder), url, environment=os.environ))
-    return Report(_results(answers), [_note(answers["victoriametrics"])])
+
+        def measure(way: str) -> float:
+            what = "text" if way == "text" else "ours"
+            folder, url = ways[way]
+            answers[way].append(machine.ask("benchmarks.backfill", what, str(folder), url, environment=os.environ))
+            return answers[way][-1]["sample_us"]
+
+        samples = in_rounds(ways, 2 if quick else 3, measure, needed=ways.keys() - {"text"})
+    return Report(_results(answers, samples), [_note(answers["victoriametrics"])])
 
 
-def _results(answers: dict[str, list[Figures]]) -> list[Result]:
+def _results(answers: dict[str, list[Figures]], samples: Rounds) -> list[Result]:
     def least(way: str, key: str) -> float:
         return min(answer[key] for answer in answers[way])
 
-    def result(way: str, what: str, target: Limit | None = None, peer: str | None = None) -> Result:
-        figures = [answer["sample_us"] for answer in answers[way]]
-        beside = least(peer, "sample_us") if peer else None
-        return Result("backfill", what, min(figures), "us", peer, beside, target, spread(figures))
+    def result(way: str, what: str) -> Result:
+        figures = samples.figures[way]
+        return Result("backfill", what, min(figures), "us", spread=spread(figures))
 
+    text = {way: min(figures) for way, figures in samples.figures.items() if way == "text"}
     growth = least("victoriametrics", "rss_mb") - least("short", "rss_mb")
+    into_victoria = replace(result("victoriametrics", "a sample into VictoriaMetrics"), target=Limit(MOST_MICROSECONDS))
     return [
-        result("victoriametrics", "a sample into VictoriaMetrics", Limit(MOST_MICROSECONDS), "text"),
-        result("remote-write", "a sample into VictoriaMetrics, by remote write", peer="text"),
+        into_victoria,
+        *beside(replace(into_victoria, target=None), text, samples.failed),
+        *beside(result("remote-write", "a sample into VictoriaMetrics, by remote write"), text, samples.failed),
         result("prometheus", "a sample into Prometheus, by remote write"),
         Result("backfill", "memory at most", least("victoriametrics", "rss_mb"), "MB"),
         Result("backfill", "more than for half an hour of it", growth, "MB", target=Limit(100)),

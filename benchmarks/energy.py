@@ -2,19 +2,20 @@
 
 import ctypes
 import json
+import select
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pynvml
 from tests.nvml.scenario import Board, Curve, Scenario, constant, pulse, ramp, square, training
 
 from benchmarks import energy_peers
-from benchmarks.processes import ROOT, Machine, ask, end, here
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import ROOT, Machine, end, here
+from benchmarks.results import Limit, Report, Result, beside
 
 OURS = "pulsetrain"
 PHASES = 8
@@ -134,10 +135,15 @@ def run(machine: Machine, quick: bool) -> Report:
     peers, notes = here(energy_peers.METERS, energy_peers.MODULES)
     seconds = (20 if quick else 60) + ODD_SECONDS
     found: dict[Setting, ByTrace] = {setting: {} for setting in SETTINGS}
+    failed: dict[str, str] = {}
     for pair in _rounds(quick):
-        for place, by_trace in zip(pair, _measure(machine, pair, peers, seconds), strict=True):
+        measured, reasons = _measure(machine, pair, [peer for peer in peers if peer not in failed], seconds)
+        failed |= reasons
+        for place, by_trace in zip(pair, measured, strict=True):
             found[place[0]] |= by_trace
+    _leave_out(found, failed)
     results = [result for setting in SETTINGS for result in _results(setting, found[setting])]
+    results += beside(Result("energy", "a meter without figures", None, ""), {}, failed)
     tables = [line for setting in SETTINGS for line in ("", *_table(setting, found[setting]))]
     return Report(results, [*notes, *_silent(found), *tables], details=_details(found))
 
@@ -153,34 +159,52 @@ def _rounds(quick: bool) -> Iterator[tuple[Place, Place]]:
     return zip(places[::2], places[1::2], strict=True)
 
 
-def _measure(machine: Machine, places: Sequence[Place], peers: Sequence[str], seconds: float) -> list[ByTrace]:
-    """All contestants on these machines at the same time."""
+def _leave_out(found: Mapping[Setting, ByTrace], failed: Mapping[str, str]) -> None:
+    """A peer that failed once is not compared anywhere: half of its figures would be beside all of others'."""
+    for by_trace in found.values():
+        for contestants in by_trace.values():
+            for name in failed:
+                contestants.pop(name, None)
+
+
+def _measure(
+    machine: Machine, places: Sequence[Place], peers: Sequence[str], seconds: float
+) -> tuple[list[ByTrace], dict[str, str]]:
+    """All contestants on these machines at the same time; and why some have no figures."""
     environments = [_environment(machine, place, number) for number, place in enumerate(places)]
     others = [
         {name: _start("benchmarks.energy_peers", name, str(seconds), environment=environment) for name in peers}
         for environment in environments
     ]
     processes = [process for each in others for process in each.values()]
+    failed: dict[str, str] = {}
     try:
-        for process in processes:
-            if _output(process).readline() != b"ready\n":
-                raise RuntimeError(f"{process.args!r} did not start")
+        for each in others:
+            for name, process in each.items():
+                if _line(process, machine.most_seconds) != b"ready\n":
+                    failed[name] = "it did not start"
         command = ("run", "--interval", "1", "--quiet", "--", "sleep", str(seconds))
         ours = [_start("pulsetrain", *command, environment=environment) for environment in environments]
         processes += ours
-        for each in others:
-            for process in each.values():
-                assert process.stdin
-                process.stdin.close()  # which is their sign to begin
-        figures = [{name: Figures(**json.load(_output(process))) for name, process in each.items()} for each in others]
+        for process in processes:
+            assert process.stdin
+            process.stdin.close()  # which is the others' sign to begin
+        figures: list[dict[str, Figures]] = [{} for _ in others]
+        for each, told in zip(others, figures, strict=True):
+            for name, process in each.items():
+                if answer := _line(process, seconds + machine.most_seconds):
+                    told[name] = Figures(**json.loads(answer))
+                else:
+                    failed.setdefault(name, "it gave no figures")
         for process in ours:
             process.wait()
     finally:
         end([process for process in processes if process.poll() is None])
-    return [
-        _compare(traces, {OURS: _report(environment)} | peer_figures, environment)
+    compared = [
+        _compare(machine, traces, {OURS: _report(machine, environment)} | peer_figures, environment)
         for (_, traces), environment, peer_figures in zip(places, environments, figures, strict=True)
     ]
+    return compared, failed
 
 
 def _environment(machine: Machine, place: Place, number: int) -> dict[str, str]:
@@ -196,14 +220,16 @@ def _start(module: str, *arguments: str, environment: Mapping[str, str]) -> Runn
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def _output(process: Running) -> IO[bytes]:
+def _line(process: Running, most_seconds: float) -> bytes:
+    """Its next line; nothing, when it has ended, or says nothing for so long."""
     assert process.stdout
-    return process.stdout
+    ready, _, _ = select.select([process.stdout], [], [], most_seconds)
+    return process.stdout.readline() if ready else b""
 
 
-def _report(environment: Mapping[str, str]) -> Figures:
+def _report(machine: Machine, environment: Mapping[str, str]) -> Figures:
     """What `pulsetrain report` says, of the time from the start of the run to its last tick."""
-    document = ask("pulsetrain", "report", "last", "--json", environment=environment)
+    document = machine.ask("pulsetrain", "report", "last", "--json", environment=environment)
     (host,) = document["run"]["hosts"].values()
     begin = host["started"]
     devices = [device for device in document["energy"]["devices"] if device["device"] == "gpu"]
@@ -215,9 +241,11 @@ def _report(environment: Mapping[str, str]) -> Figures:
     )
 
 
-def _compare(traces: Sequence[str], figures: Mapping[str, Figures], environment: Mapping[str, str]) -> ByTrace:
+def _compare(
+    machine: Machine, traces: Sequence[str], figures: Mapping[str, Figures], environment: Mapping[str, str]
+) -> ByTrace:
     windows = json.dumps([each.window for each in figures.values()])
-    truths: list[list[float]] = ask("benchmarks.energy", windows, environment=environment)
+    truths: list[list[float]] = machine.ask("benchmarks.energy", windows, environment=environment)
     found: ByTrace = {trace: {} for trace in traces}
     for (name, each), truth in zip(figures.items(), truths, strict=True):
         for number, trace in enumerate(traces):

@@ -7,8 +7,8 @@ import time
 from tests.nvml.scenario import Scenario
 
 from benchmarks import peers
-from benchmarks.processes import Machine, ask, here, in_rounds, spread
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import Machine, here, in_rounds, spread
+from benchmarks.results import Limit, Report, Result, beside
 from pulsetrain.sampler import Sampler
 from pulsetrain.snapshot import Snapshot
 from pulsetrain.sources import Options
@@ -23,24 +23,14 @@ def run(machine: Machine, quick: bool) -> Report:
     environment = machine.environment(Scenario().gpus(8, "H100").latency(50).pcie_latency(20))
     contestants, notes = here(READINGS, peers.MODULES)
     wall = in_rounds(
-        contestants, 3 if quick else 7, lambda name: ask("benchmarks.latency", name, environment=environment)
+        contestants,
+        2 if quick else 7,
+        lambda name: float(machine.ask("benchmarks.latency", name, environment=environment)),
+        needed=(OURS,),
     )
-    quickest = {name: min(rounds) * 1e3 for name, rounds in wall.items()}
-    results = [
-        Result(
-            "latency",
-            "wall time of reading 8 GPUs",
-            quickest[OURS],
-            "ms",
-            peer,
-            quickest[peer],
-            Limit(1.1, "ratio") if peer == C else None,
-            spread(wall[OURS]),
-        )
-        for peer in quickest
-        if peer != OURS
-    ]
-    return Report(results, notes)
+    quickest = {name: min(rounds) * 1e3 for name, rounds in wall.figures.items()}
+    ours = Result("latency", "wall time of reading 8 GPUs", quickest.pop(OURS), "ms", spread=spread(wall.figures[OURS]))
+    return Report(beside(ours, quickest, wall.failed, {C: Limit(1.1, "ratio")}), notes)
 
 
 def _pulsetrain() -> float:

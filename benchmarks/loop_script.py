@@ -1,5 +1,6 @@
 """A training loop to be timed, run by the interpreter that users train with: loop_script.py MODEL STEPS."""
 
+import itertools
 import json
 import sys
 import time
@@ -9,15 +10,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
-def tiny() -> "tuple[nn.Module, TensorDataset, int]":
-    """Steps so short that what is added to them stands out."""
-    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
-    return model, TensorDataset(torch.randn(4096, 8), torch.randint(2, (4096,))), 8
-
-
-def mlp() -> "tuple[nn.Module, TensorDataset, int]":
-    """Steps of a few milliseconds."""
-    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
+def mlp(width: int) -> "tuple[nn.Module, TensorDataset, int]":
+    model = nn.Sequential(nn.Linear(256, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10))
     return model, TensorDataset(torch.randn(4096, 256), torch.randint(10, (4096,))), 64
 
 
@@ -38,25 +32,29 @@ def transformer() -> "tuple[nn.Module, TensorDataset, int]":
     return Transformer(), TensorDataset(torch.randint(256, (2048, 32)), torch.randint(256, (2048,))), 8
 
 
+MODELS = {"1 ms": lambda: mlp(128), "10 ms": lambda: mlp(1024), "transformer": transformer}
+"""About so long on a core of today."""
+
+
 def main(name: str, steps: int) -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    model, data, batch = {"tiny": tiny, "mlp": mlp, "transformer": transformer}[name]()
+    model, data, batch = MODELS[name]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     loss_of = nn.CrossEntropyLoss()
-    times: list[float] = []
-    while len(times) < steps:
-        mark = time.perf_counter()
-        for inputs, targets in DataLoader(data, batch_size=batch, shuffle=False):
-            optimizer.zero_grad()
-            loss = loss_of(model(inputs), targets)
-            loss.backward()
-            optimizer.step()
-            now = time.perf_counter()
-            times.append(now - mark)
-            mark = now
-    times = sorted(times[steps // 10 :])
-    print(json.dumps({"p50_us": times[len(times) // 2] * 1e6, "p10_us": times[len(times) // 10] * 1e6}))
+    batches = itertools.chain.from_iterable(iter(lambda: DataLoader(data, batch_size=batch, shuffle=False), None))
+    warm_up = steps // 4
+    for step, (inputs, targets) in enumerate(batches):
+        if step == warm_up:
+            wall, cpu = time.perf_counter(), time.process_time()
+        if step == warm_up + steps:
+            break
+        optimizer.zero_grad()
+        loss = loss_of(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    print(json.dumps({"wall_us": 1e6 * wall / steps, "cpu_us": 1e6 * cpu / steps}))
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def nvidia_ml_py(*, fan: bool = True) -> Read:
 
 
 def nvitop() -> Read:
-    """Its snapshot of every device. Some of its values are up to a second old, which favours it here."""
+    """Its snapshot of every device. Some of its values are up to a second old, which favors it here."""
     from nvitop import Device
 
     devices = Device.all()

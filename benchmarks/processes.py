@@ -3,24 +3,32 @@
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.nvml.build import build
 from tests.nvml.scenario import Scenario
 
 ROOT = Path(__file__).parent.parent
 
 
-class Machine:
-    """A folder with the simulated NVML; processes of this machine load it. Needs gcc, no GPU."""
+class Failed(Exception):
+    """A process that was to be measured gave no figure; the text says why."""
 
-    def __init__(self, folder: Path) -> None:
+
+class Machine:
+    """A folder for one benchmark, and the simulated NVML; processes of this machine load it. Needs no GPU."""
+
+    def __init__(self, folder: Path, library: Path, most_seconds: float) -> None:
+        """No process may take longer than `most_seconds` for one measurement."""
+        folder.mkdir()
         self.folder = folder
-        self._library = build(folder / "nvml").parent
+        self.most_seconds = most_seconds
+        self.library = library
         self._scenarios = 0
 
     def environment(self, scenario: Scenario) -> dict[str, str]:
@@ -28,16 +36,46 @@ class Machine:
         self._scenarios += 1
         return {
             **os.environ,
-            **scenario.environment(self._library, self.folder / f"{self._scenarios}.scenario"),
+            **scenario.environment(self.library, self.folder / f"{self._scenarios}.scenario"),
             "PULSETRAIN_HOME": str(self.folder / "home"),
         }
 
+    def ask(
+        self, module: str, *arguments: str, environment: Mapping[str, str], most_seconds: float | None = None
+    ) -> Any:
+        """Run a module of ours in a process of its own; the JSON that it prints."""
+        command = [sys.executable, "-m", module, *arguments]
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        ) as process:
+            most_seconds = most_seconds or self.most_seconds
+            try:
+                printed, errors = process.communicate(timeout=most_seconds)
+            except subprocess.TimeoutExpired:
+                raise Failed(f"no answer in {most_seconds:g} s") from None
+            finally:
+                _end_all(process)
+        if process.returncode:
+            raise Failed(f"{_last_line(errors)} (exit code {process.returncode})")
+        return json.loads(printed)
 
-def ask(module: str, *arguments: str, environment: Mapping[str, str]) -> Any:
-    """Run a module of this package in a process of its own; the JSON that it prints."""
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout)
+
+def _end_all(process: "subprocess.Popen[bytes]") -> None:
+    """The process and all that it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def _last_line(text: bytes) -> str:
+    lines = text.decode(errors="replace").split("\n")
+    return next((line.strip()[:100] for line in reversed(lines) if line.strip()), "no word")
 
 
 def here(names: Iterable[str], modules: Mapping[str, str]) -> tuple[list[str], list[str]]:
@@ -46,12 +84,31 @@ def here(names: Iterable[str], modules: Mapping[str, str]) -> tuple[list[str], l
     return [name for name in names if name not in missing], [f"{name} is not installed" for name in missing]
 
 
-def in_rounds(names: Iterable[str], rounds: int, measure: Callable[[str], float]) -> dict[str, list[float]]:
-    """Measure all of them again and again in turn, so that a busy moment of the machine hits them alike."""
-    found: dict[str, list[float]] = {name: [] for name in names}
+@dataclass
+class Rounds:
+    """What was measured again and again."""
+
+    figures: dict[str, list[float]]
+    """Of each contestant that always answered."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Why the others have none."""
+
+
+def in_rounds(names: Iterable[str], rounds: int, measure: Callable[[str], float], needed: Container[str]) -> Rounds:
+    """Measure all of them again and again in turn, so that a busy moment of the machine hits them alike.
+
+    One that fails is not asked again; if it is `needed`, the benchmark fails.
+    """
+    found = Rounds({name: [] for name in names})
     for _ in range(rounds):
-        for name, figures in found.items():
-            figures.append(measure(name))
+        for name in [*found.figures]:
+            try:
+                found.figures[name].append(measure(name))
+            except Failed as failure:
+                if name in needed:
+                    raise
+                found.failed[name] = str(failure)
+                del found.figures[name]
     return found
 
 

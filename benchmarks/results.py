@@ -1,17 +1,15 @@
 """What a benchmark returns, as a table for people and as JSON for scripts."""
 
-import os
-import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any, Literal
 
 ALIGN = "<>><>><<"
 PACKAGES = (
-    *("pulsetrain", "nvidia-ml-py", "nvitop", "gpustat", "psutil", "msgspec"),
-    *("codecarbon", "zeus", "carbontracker"),
+    *("pulsetrain", "nvidia-ml-py", "nvitop", "gpustat", "psutil", "msgspec", "pandas"),
+    *("codecarbon", "zeus", "carbontracker", "tensorboard", "trackio", "wandb", "aim", "mlflow-skinny"),
 )
 
 
@@ -29,22 +27,24 @@ class Result:
 
     benchmark: str
     name: str
-    ours: float
+    ours: float | None
     unit: str
     peer: str | None = None
     peer_value: float | None = None
     target: Limit | None = None
     spread: float | None = None
     """How far the rounds of our figure lie apart: (highest - lowest) / lowest."""
+    failure: str | None = None
+    """Why a figure is missing: the peer's where there is a peer, else ours."""
 
     @property
     def ratio(self) -> float | None:
         """Ours, of the peer's."""
-        return self.ours / self.peer_value if self.peer_value else None
+        return self.ours / self.peer_value if self.peer_value and self.ours is not None else None
 
     @property
     def met(self) -> bool | None:
-        if self.target is None:
+        if self.target is None or self.failure is not None:
             return None
         measured = self.ours if self.target.of == "value" else self.ratio
         return measured is not None and measured <= self.target.most
@@ -63,26 +63,33 @@ class Report:
     """What lies behind the results, for scripts alone."""
 
 
-def as_json(reports: Sequence[Report], quick: bool) -> dict[str, Any]:
+def beside(
+    ours: Result, peers: Mapping[str, float], failed: Mapping[str, str], targets: Mapping[str, Limit] | None = None
+) -> list[Result]:
+    """Our figure beside that of each peer, and beside those that failed with their reasons."""
+    targets = targets or {}
+    measured = [replace(ours, peer=peer, peer_value=value, target=targets.get(peer)) for peer, value in peers.items()]
+    return [*measured, *(replace(ours, peer=peer, failure=reason) for peer, reason in failed.items())]
+
+
+def as_json(reports: Sequence[Report]) -> dict[str, Any]:
     return {
-        "quick": quick,
-        "machine": {
-            "system": platform.platform(),
-            "python": platform.python_version(),
-            "cores": os.cpu_count(),
-            "load_1m": os.getloadavg()[0],
-        },
-        "packages": {package: _version(package) for package in PACKAGES},
+        "packages": packages(),
         "results": [result.as_json() for report in reports for result in report.results],
         "notes": [note for report in reports for note in report.notes],
         "details": {key: value for report in reports for key, value in report.details.items()},
     }
 
 
+def packages() -> dict[str, str | None]:
+    """The versions of what was compared; None for what is not installed."""
+    return {package: _version(package) for package in PACKAGES}
+
+
 def table(results: Sequence[Result]) -> str:
     head = ("", "pulsetrain", "spread", "beside", "", "ratio", "target", "")
     rows = [head, *map(_row, results)]
-    # A figure that stands beside several peers is told once.
+    # A figure beside several peers is shown once.
     lines = [head, *(("", "", "", *row[3:]) if row[:3] == above[:3] else row for above, row in pairwise(rows))]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join("".join(map(_cell, ALIGN, line, widths)).rstrip() for line in lines)
@@ -99,13 +106,13 @@ def _row(result: Result) -> tuple[str, ...]:
         target = f"<= {most} {result.unit}" if result.target.of == "value" else f"ratio <= {most}"
     return (
         f"{result.benchmark}: {result.name}",
-        _figure(result.ours, result.unit),
+        "" if result.ours is None else _figure(result.ours, result.unit),
         "" if result.spread is None else f"+{100 * result.spread:.0f} %",
         result.peer or "",
         "" if result.peer_value is None else _figure(result.peer_value, result.unit),
         "" if result.ratio is None else f"{result.ratio:.3g}",
         target,
-        {None: "", True: "met", False: "MISSED"}[result.met],
+        f"failed: {result.failure}" if result.failure else {None: "", True: "met", False: "MISSED"}[result.met],
     )
 
 

@@ -41,12 +41,13 @@ HEADERS = {
 
 
 def run(machine: Machine, quick: bool) -> Report:
-    from tests.servers import NodeExporter, eventually, free_port
+    from tests.servers import NodeExporter, free_port
+    from tests.waiting import eventually
 
     if shutil.which(NodeExporter.name) is None:
         return Report([], [f"scrape: {NodeExporter.name} is not installed"])
     port = free_port()
-    runs = _Runs(machine.folder / "scraped")
+    runs = TrainingRuns(machine.folder / "scraped")
     command = [sys.executable, "-m", "pulsetrain", "watch", "--quiet", "--prometheus-port", str(port)]
     scenario = Scenario().gpus(8, "H100").pcie_latency(20)
     environment = machine.environment(scenario) | {"PYTHONPATH": str(ROOT)}
@@ -57,24 +58,25 @@ def run(machine: Machine, quick: bool) -> Report:
             assert eventually(lambda: _Client(url).series(b"training_loss") == RUNS * RANKS)
             ours, peer = _Client(url), _Client(node_exporter.url)
             time.sleep(WINDOW_SECONDS / 2)
-            return _measure(agent.pid, ours, peer, runs, rounds=1 if quick else 3)
+            return _measure(agent.pid, ours, peer, runs, quick)
     finally:
         end([agent])
         runs.close()
 
 
-def _measure(pid: int, ours: "_Client", peer: "_Client", runs: "_Runs", rounds: int) -> Report:
+def _measure(pid: int, ours: "_Client", peer: "_Client", runs: "TrainingRuns", quick: bool) -> Report:
     peer_pid = _pid_of_listener(peer)
     cpu: list[float] = []
     peer_cpu: list[float] = []
     seconds: list[float] = []
     peer_seconds: list[float] = []
     first: list[float] = []
-    for _ in range(rounds):
-        idle = _window(pid, runs, None, PAUSE_SECONDS)
-        scraped = _window(pid, runs, ours, PAUSE_SECONDS)
-        often = _window(pid, runs, ours, SHORT_PAUSE_SECONDS)
-        theirs = _window(peer_pid, runs, peer, PAUSE_SECONDS)
+    for _ in range(1 if quick else 3):
+        long = WINDOW_SECONDS / 2 if quick else WINDOW_SECONDS
+        idle = _window(pid, runs, None, PAUSE_SECONDS, long)
+        scraped = _window(pid, runs, ours, PAUSE_SECONDS, long)
+        often = _window(pid, runs, ours, SHORT_PAUSE_SECONDS, long)
+        theirs = _window(peer_pid, runs, peer, PAUSE_SECONDS, long)
         cpu.append((scraped.cpu_seconds - idle.cpu_seconds) / len(scraped.seconds))
         peer_cpu.append(theirs.cpu_seconds / len(theirs.seconds))
         seconds += scraped.seconds + often.seconds
@@ -113,7 +115,7 @@ class _Window(NamedTuple):
     """The same of one that came after a pause. It is not counted, nor are those of the next few seconds."""
 
 
-def _window(pid: int, runs: "_Runs", client: "_Client | None", pause: float) -> _Window:
+def _window(pid: int, runs: "TrainingRuns", client: "_Client | None", pause: float, long: float) -> _Window:
     def scrapes(until: float) -> Iterator[float]:
         while time.monotonic() < until:
             runs.go_on(pause)
@@ -122,7 +124,7 @@ def _window(pid: int, runs: "_Runs", client: "_Client | None", pause: float) -> 
 
     first, *_ = scrapes(time.monotonic() + WARM_SECONDS)
     before = cpu_seconds(pid)
-    seconds = list(scrapes(time.monotonic() + WINDOW_SECONDS))
+    seconds = list(scrapes(time.monotonic() + long))
     return _Window(cpu_seconds(pid) - before, seconds, first)
 
 
@@ -174,20 +176,20 @@ def _pid_of_listener(client: _Client) -> int:
     return pid
 
 
-class _Runs:
-    """Four trainings of two ranks, as their folders look to the agent while they go on."""
+class TrainingRuns:
+    """Trainings of several ranks, as their folders look to the agent while they go on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, runs: int = RUNS, ranks: int = RANKS) -> None:
         self.folder = folder
         self._started = time.monotonic()
         host = Host(pid=os.getpid(), pid_start=psutil.Process().create_time(), started=self._started)
         self._files = []
-        for number in range(RUNS):
+        for number in range(runs):
             run = RunFolder(folder / f"run-{number}")
             here = run.host_folder(host_name())
             here.mkdir(parents=True)
             run.save(Run(id=run.path.name, name="resnet50", start=datetime.now(UTC), hosts={host_name(): host}))
-            for rank in range(RANKS):
+            for rank in range(ranks):
                 self._files.append((rank, (here / f"training_metrics_{number}.rank{rank}.jsonl").open("w")))
             account = {"energy_joules": {"gpu": 5e5, "cpu": 1e4, "dram": 1e3}, "gpu_seconds": 480.0}
             (here / "account_metrics_0.jsonl").write_text(json.dumps({"elapsed_seconds": 0.0, **account}) + "\n")

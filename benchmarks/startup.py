@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from statistics import median
 
-from benchmarks.processes import Machine, here, in_rounds, spread
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import Failed, Machine, here, in_rounds, spread
+from benchmarks.results import Limit, Report, Result, beside
 
 OURS = "pulsetrain --help"
 COMMANDS = {
@@ -17,26 +17,16 @@ COMMANDS = {
 }
 HEAVY = ("psutil", "pynvml", "numpy", "duckdb", "rich", "textual")
 """What showing help has no use for."""
+MOST_SECONDS = 60.0
 
 
 def run(machine: Machine, quick: bool) -> Report:
     contestants, notes = here(COMMANDS, {"nvitop --version": "nvitop"})
     _wall_ms(OURS)  # compiles what was never imported before
-    wall = in_rounds(contestants, 5 if quick else 10, _wall_ms)
-    results = [
-        Result(
-            "startup",
-            OURS,
-            median(wall[OURS]),
-            "ms",
-            peer,
-            median(wall[peer]),
-            Limit(150) if peer == "python -c pass" else None,
-            spread(wall[OURS]),
-        )
-        for peer in wall
-        if peer != OURS
-    ]
+    wall = in_rounds(contestants, 5 if quick else 10, _wall_ms, needed=(OURS,))
+    medians = {name: median(figures) for name, figures in wall.figures.items()}
+    ours = Result("startup", OURS, medians.pop(OURS), "ms", spread=spread(wall.figures[OURS]))
+    results = beside(ours, medians, wall.failed, {"python -c pass": Limit(150)})
     results += _import(5 if quick else 15)
     imported = [module for module in HEAVY if module in _imports()]
     results.append(Result("startup", "heavy modules imported by --help", len(imported), "", target=Limit(0)))
@@ -80,4 +70,10 @@ def _imports() -> set[str]:
 
 def _call(arguments: list[str]) -> str:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=Path(sys.prefix)).stderr
+    try:
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd=Path(sys.prefix), timeout=MOST_SECONDS
+        )
+    except subprocess.SubprocessError as error:
+        raise Failed(str(error)) from None
+    return done.stderr

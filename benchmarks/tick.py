@@ -12,12 +12,12 @@ from pathlib import Path
 from tests.nvml.scenario import Scenario
 
 from benchmarks import peers
-from benchmarks.processes import Machine, ask, here, in_rounds, spread
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import Machine, here, in_rounds, spread
+from benchmarks.results import Limit, Report, Result, beside
 from pulsetrain.runs.writer import Writer
-from pulsetrain.sampler import Clock, Sampler, _Reading
-from pulsetrain.sources.nvidia.fast import Nvidia
+from pulsetrain.sampler import Sampler, SamplerClock, _Reading
 from pulsetrain.sources.nvidia.library import Library
+from pulsetrain.sources.nvidia.tick import Nvidia
 
 OURS, THREADED, C = "pulsetrain", "pulsetrain, with its threads", "C loop"
 TICKS = {
@@ -37,36 +37,21 @@ BLOCKS = 5
 def run(machine: Machine, quick: bool) -> Report:
     environment = machine.environment(Scenario().gpus(8, "H100").pcie_latency(0))
     contestants, notes = here(TICKS, peers.MODULES)
-    cpu = in_rounds(contestants, 3 if quick else 9, lambda name: ask("benchmarks.tick", name, environment=environment))
-    best = {name: min(rounds) * 1e6 for name, rounds in cpu.items()}
+    cpu = in_rounds(
+        contestants,
+        3 if quick else 9,
+        lambda name: float(machine.ask("benchmarks.tick", name, environment=environment)),
+        needed=(OURS, THREADED),
+    )
+    best = {name: min(rounds) * 1e6 for name, rounds in cpu.figures.items()}
+    others = {name: figure for name, figure in best.items() if name not in (OURS, THREADED)}
     plain = Limit(1.0, "ratio")
     targets = {"nvidia-ml-py": plain, "nvidia-ml-py, no fan": plain, "nvitop": Limit(0.05, "ratio")}
-    results = [
-        Result(
-            "tick",
-            "CPU of 8 GPUs, written to disk",
-            best[OURS],
-            "us",
-            peer,
-            best[peer],
-            targets.get(peer),
-            spread(cpu[OURS]),
-        )
-        for peer in best
-        if peer not in (OURS, THREADED)
-    ]
-    results.append(
-        Result(
-            "tick",
-            "the same, with the hand-over between threads",
-            best[THREADED],
-            "us",
-            "nvidia-ml-py",
-            best["nvidia-ml-py"],
-            spread=spread(cpu[THREADED]),
-        )
-    )
-    return Report(results, notes)
+    ours = Result("tick", "CPU of 8 GPUs, written to disk", best[OURS], "us", spread=spread(cpu.figures[OURS]))
+    handed_over = "the same, with the hand-over between threads"
+    threaded = Result("tick", handed_over, best[THREADED], "us", spread=spread(cpu.figures[THREADED]))
+    loop = {name: figure for name, figure in others.items() if name == "nvidia-ml-py"}
+    return Report([*beside(ours, others, cpu.failed, targets), *beside(threaded, loop, {})], notes)
 
 
 def _cheapest(tick: Callable[[], object], ticks: int) -> float:
@@ -91,13 +76,13 @@ def _pulsetrain(folder: Path) -> float:
     def tick() -> None:
         now = sampler._now()
         reading = _Reading(reader, now, tuple(source.read()), None, 0.0)
-        sampler._account(reading)
+        sampler._note_reading(reading)
         writer(sampler._snapshot(now, [reading]))
 
     return _cheapest(tick, TICKS[OURS])
 
 
-class _Unhurried(Clock):
+class _Unhurried(SamplerClock):
     """A clock that does not make anybody wait."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from tests.nvml.scenario import Scenario
 
 from benchmarks import peers
-from benchmarks.processes import ROOT, Machine, cpu_seconds, end, here, memory_kb, spread
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import ROOT, Failed, Machine, cpu_seconds, end, here, memory_kb, spread
+from benchmarks.results import Limit, Report, Result, beside
 
 COLUMNS, LINES = 120, 40
 OURS = (sys.executable, "-m", "pulsetrain", "top", "--interval", "1")
@@ -49,12 +49,16 @@ class Terminal:
             self._output = b""
         os.write(self._file, keys)
 
-    def wait_for(self, word: bytes, seconds: float = 10.0) -> float:
+    def wait_for(self, word: bytes, seconds: float = 60.0) -> float:
         """When it was seen, on the clock of `time.perf_counter`."""
         with self._changed:
             if not self._changed.wait_for(lambda: word in self._output, seconds):
                 raise TimeoutError(f"{word!r} did not appear")
             return time.perf_counter()
+
+    def ended(self) -> bool:
+        """Whether it did so by itself."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def close(self) -> None:
         os.kill(self.pid, 15)
@@ -106,19 +110,19 @@ def _cpu(commands: Mapping[str, Sequence[str]], environment: Mapping[str, str], 
         before = {name: (time.monotonic(), cpu_seconds(one.pid)) for name, one in terminals.items()}
         time.sleep(WINDOW_SECONDS)
         for name, one in terminals.items():
-            began, cpu = before[name]
-            used[name].append(100 * (cpu_seconds(one.pid) - cpu) / (time.monotonic() - began))
-    memory = {name: memory_kb(one.pid)["Pss"] / 1024 for name, one in terminals.items()}
+            began, cpu_before = before[name]
+            used[name].append(100 * (cpu_seconds(one.pid) - cpu_before) / (time.monotonic() - began))
+    failed = {name: "it ended by itself" for name, one in terminals.items() if one.ended()}
+    memory = {name: memory_kb(one.pid)["Pss"] / 1024 for name, one in terminals.items() if name not in failed}
     for one in terminals.values():
         one.close()
-    peer = "nvitop" if "nvitop" in used else None
-    beside = min(used[peer]) if peer else None
-    cpu = min(used["top"])
-    return [
-        Result("top", "CPU at 1 Hz", cpu, "% of a core", peer, beside, Limit(2.0), spread(used["top"])),
-        Result("top", "CPU beside nvitop's screen", cpu, "% of a core", peer, beside, Limit(1.0, "ratio")),
-        Result("top", "PSS", memory["top"], "MB", peer, memory[peer] if peer else None),
-    ]
+    if "top" in failed:
+        raise Failed(failed["top"])
+    cpu = {name: min(used[name]) for name in memory}
+    ours = Result("top", "CPU at 1 Hz", cpu.pop("top"), "% of a core", target=Limit(2.0), spread=spread(used["top"]))
+    pss = Result("top", "PSS", memory.pop("top"), "MB")
+    no_more = {"nvitop": Limit(1.0, "ratio")}
+    return [ours, *beside(ours, cpu, failed, no_more), *(beside(pss, memory, {}) or [pss])]
 
 
 def _first_frame(environment: Mapping[str, str], rounds: int) -> Result:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from tests.nvml.scenario import Scenario
 
 from benchmarks import peers
-from benchmarks.processes import ROOT, Machine, cpu_seconds, end, here, memory_kb, spread
-from benchmarks.results import Limit, Report, Result
+from benchmarks.processes import ROOT, Failed, Machine, cpu_seconds, end, here, memory_kb, spread
+from benchmarks.results import Limit, Report, Result, beside
 
 WATCH = (sys.executable, "-m", "pulsetrain", "watch", "--quiet")
 OURS = {
@@ -39,27 +39,27 @@ class Seen(NamedTuple):
 
 def run(machine: Machine, quick: bool) -> Report:
     contestants, notes = here({**OURS, **PEERS}, peers.MODULES)
-    seen = _watch({name: {**OURS, **PEERS}[name] for name in contestants}, machine, windows=1 if quick else 6)
+    commands = {name: {**OURS, **PEERS}[name] for name in contestants}
+    seen, failed = _watch(commands, machine, windows=1 if quick else 6)
     results: list[Result] = []
     for name, most in CPU_PERCENT.items():
         # Peers read once a second too, and keep nothing.
-        beside = [peer for peer in seen if peer in peers.MODULES] if name == "watch --record" else [None]
-        results += _beside(seen, name, beside, most)
+        others = [peer for peer in seen if peer in peers.MODULES] if name == "watch --record" else []
+        cpu, pss, rss = seen[name]
+        ours = Result("watch", f"CPU of {name}", min(cpu), "% of a core", target=Limit(most), spread=spread(cpu))
+        memory = Result("watch", f"PSS of {name}", pss, "MB", target=Limit(35))
+        cheapest = {peer: min(seen[peer].cpu_percent) for peer in others}
+        results += [ours, *beside(ours, cheapest, failed if others else {})]
+        results += [memory, *beside(memory, {peer: seen[peer].pss_mb for peer in others}, {})]
+        alone = f"RSS of {name}: PSS if nobody shared its libraries"
+        results.append(Result("watch", alone, rss, "MB", target=Limit(35)))
     return Report([*results, *_jitter(machine.folder)], notes)
 
 
-def _beside(seen: Mapping[str, Seen], name: str, others: Sequence[str | None], most_percent: float) -> Iterator[Result]:
-    cpu, pss, rss = seen[name]
-    for peer in others:
-        cheapest = min(seen[peer].cpu_percent) if peer else None
-        limit = Limit(most_percent)
-        yield Result("watch", f"CPU of {name}", min(cpu), "% of a core", peer, cheapest, limit, spread(cpu))
-    for peer in others:
-        yield Result("watch", f"PSS of {name}", pss, "MB", peer, seen[peer].pss_mb if peer else None, Limit(35))
-    yield Result("watch", f"RSS of {name}: PSS if nobody shared its libraries", rss, "MB", target=Limit(35))
-
-
-def _watch(commands: Mapping[str, Sequence[str]], machine: Machine, windows: int) -> dict[str, Seen]:
+def _watch(
+    commands: Mapping[str, Sequence[str]], machine: Machine, windows: int
+) -> tuple[dict[str, Seen], dict[str, str]]:
+    """What was seen of each, and why the others have no figures: they ended too soon."""
     environment = machine.environment(Scenario().gpus(8, "H100").pcie_latency(20)) | {"PYTHONPATH": str(ROOT)}
     processes = {
         name: subprocess.Popen(command, cwd=machine.folder, env=environment) for name, command in commands.items()
@@ -70,10 +70,15 @@ def _watch(commands: Mapping[str, Sequence[str]], machine: Machine, windows: int
         for _ in range(windows):
             time.sleep(WINDOW_SECONDS)
             marks.append(_cpu(processes))
-        memory = {name: memory_kb(process.pid) for name, process in processes.items()}
+        codes = {name: process.poll() for name, process in processes.items()}
+        failed = {name: f"it ended, with code {code}" for name, code in codes.items() if code is not None}
+        if of_ours := failed.keys() & OURS.keys():
+            raise Failed(f"{', '.join(of_ours)} ended too soon")
+        memory = {name: memory_kb(process.pid) for name, process in processes.items() if name not in failed}
     finally:
         end(list(processes.values()))
-    return {name: Seen(_percent(name, marks), kb["Pss"] / 1024, kb["Rss"] / 1024) for name, kb in memory.items()}
+    seen = {name: Seen(_percent(name, marks), kb["Pss"] / 1024, kb["Rss"] / 1024) for name, kb in memory.items()}
+    return seen, failed
 
 
 def _cpu(processes: dict[str, "subprocess.Popen[bytes]"]) -> dict[str, tuple[float, float]]:
