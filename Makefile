@@ -3,11 +3,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format docs lock clean
+.PHONY: help demo test fuzz bench lint format docs lock clean
 
 help:
 	@echo "make demo    watch a small training on simulated GPUs"
 	@echo "make test    all checks and tests"
+	@echo "make fuzz    look for what breaks readers and the server, for an hour"
 	@echo "make bench   cost and accuracy, beside peers"
 	@echo "make lint    formatting, lint, types, import direction"
 	@echo "make format  format the code"
@@ -17,12 +18,17 @@ help:
 demo: .venv/ready
 	@$(BIN)/pulsetrain demo
 
-test: lint .venv-user/ready
+test: lint .venv-user/ready .venv-notebook/ready .venv-transfer/ready
 	@.ci/servers
-	$(BIN)/pytest -n 3 --dist worksteal
+	@.ci/tests $(BIN)
+
+# The same targets as in `make test`, with random examples, many times as many: PULSETRAIN_FUZZ_TIMES.
+fuzz: .venv/ready
+	PULSETRAIN_FUZZ_TIMES=$${PULSETRAIN_FUZZ_TIMES:-50} $(BIN)/pytest -n 3 --timeout 0 tests/fuzz
 
 bench: .venv-bench/ready .venv-user/ready
-	.venv-bench/bin/python -m benchmarks
+	@.ci/servers
+	.venv-bench/bin/python -m benchmarks $(RECORD)
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -42,7 +48,7 @@ lock: .venv/ready
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 		--group dev --output-file requirements.txt pyproject.toml
-	for kind in user bench; do \
+	for kind in user notebook bench transfer; do \
 		rm -rf .venv-$$kind && $(PYTHON) -m venv .venv-$$kind && \
 		.venv-$$kind/bin/pip install --quiet -r requirements-$$kind.in && \
 		(echo "# Written by make lock from requirements-$$kind.in."; .venv-$$kind/bin/pip freeze | sed 's/+cpu//') \
@@ -55,10 +61,21 @@ lock: .venv/ready
 .venv-user/ready: requirements-user.txt
 	@.ci/venv $(PYTHON) .venv-user requirements-user.txt
 
+# JupyterLab, in which tests run notebooks. Its kernel sees what is in .venv too: pulsetrain and all that it needs.
+.venv-notebook/ready: requirements-notebook.txt .venv/ready
+	@.ci/venv $(PYTHON) .venv-notebook requirements-notebook.txt
+	@$(BIN)/python -c "import pathlib, sysconfig; ours, = pathlib.Path('.venv-notebook').glob('lib/python*/site-packages'); \
+		(ours / 'pulsetrain.pth').write_text('import site; site.addsitedir(%r)' % sysconfig.get_path('purelib'))"
+
+# The clients of Drive, S3 and SSH, and a server that speaks S3: they are larger than all else that tests need.
+.venv-transfer/ready: requirements-transfer.txt
+	@.ci/venv $(PYTHON) .venv-transfer requirements-transfer.txt
+
 # The peers to be measured beside us.
 .venv-bench/ready: requirements-bench.txt requirements.txt pyproject.toml
 	@.ci/venv $(PYTHON) .venv-bench requirements.txt
 	@.ci/venv $(PYTHON) .venv-bench requirements-bench.txt --with-pulsetrain
 
 clean:
-	rm -rf .venv .venv-user .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .coverage .venv .venv-user .venv-notebook .venv-bench .venv-transfer .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+		.import_linter_cache

@@ -2,6 +2,7 @@
 
 import html
 import os
+import platform
 import pty
 import re
 import shutil
@@ -14,48 +15,40 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from pulsetrain import catalog
-from pulsetrain.alerts.prometheus import expression, render_alertmanager, render_rules
-from pulsetrain.alerts.recording import RECORDINGS
-from pulsetrain.alerts.rules import ALERTS
-from pulsetrain.alerts.thresholds import Thresholds
+from pulsetrain.alerts.prometheus import render_alertmanager, render_rules
+from pulsetrain.alerts.promql import promql
 from pulsetrain.cli.main import cli
 from pulsetrain.config import Config
 from pulsetrain.demo import train
+from pulsetrain.rules.declared import RECORD_RULES, RULES
+from pulsetrain.rules.recording import RECORDING_RULES
+from pulsetrain.rules.text import number_text, pieces
+from pulsetrain.rules.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from rich.style import Style
 
 DOCS = Path(__file__).parent
 HELP_COLUMNS = 96
+LEAST_COST = "A warning when it costs at least {least_cost_ratio} of the run's time, and {least_cost_seconds} s."
 TERMINAL_COLUMNS = 116
-
-TABLES = {
-    "gpu": ("GPUs", "`gpu_metrics_*.jsonl`: one line for each GPU and tick."),
-    "mig": ("MIG instances", "`mig_metrics_*.jsonl`: one line for each instance, apart from the lines of its GPU."),
-    "host": ("The machine", "`host_metrics_*.jsonl`: one line for each tick."),
-    "training": ("The training loop", "`training_metrics_*.jsonl`: one line for each report of the training."),
-    "account": ("What a run has used", "`account_metrics_*.jsonl`: one line every 15 seconds, and one at the end."),
-    "process": ("Processes", "`process_metrics_*.jsonl`: one line for each process, every 2 to 5 seconds."),
-}
-"""Title and file of each table of the catalogue."""
-
 
 METRICS_HEAD = """\
 # Metrics
 
-<!-- Written by docs/generate.py from src/pulsetrain/catalog.py: edit that. -->
+<!-- Written by docs/generate.py from src/pulsetrain/catalog: edit that. -->
 
 Every metric that pulsetrain records. What a device or a system does not have is left out of its lines, or is `null`;
-it is never 0. A *counter* only rises, save for a reset; a *gauge* goes up and down; *words* is a list of strings. Where
-there is an entry under *by*, the field holds an object with one value for each of these. The Prometheus name is the
-one that exporters are to use; there are none yet. [The run folder](run-folder.md) shows the lines and says how often
-each kind comes."""
+it is never 0. A *counter* only rises, except for resets; a *gauge* goes up and down; *words* is a list of strings.
+Where there is an entry under *by*, the field holds an object with one value for each of these. The Prometheus name
+is the one on [`/metrics`](prometheus.md) and in [pushed](push.md) and back-filled series.
+[The run folder](run-folder.md) shows the lines and says how often each kind comes."""
 
 COMMANDS_HEAD = """\
 # Commands
@@ -67,17 +60,16 @@ The help of every command, and where else its options can be set. [The guide](gu
 
 def metrics_page() -> Iterator[str]:
     yield METRICS_HEAD
-    for table, labels in catalog.LABELS.items():
-        title, file = TABLES[table]
+    for table in catalog.SAMPLE_TABLES:
         yield ""
-        yield f"## {title}"
+        yield f"## {table.title}"
         yield ""
-        yield file
-        if labels:
-            yield f"Each begins with {', '.join(f'`{label}`' for label in labels)}, as far as they are known."
+        yield f"`{table.files}.jsonl`: {table.lines}."
+        if labels := ", ".join(f"`{label.name}`" for label in table.labels):
+            yield f"Each begins with {labels}, as far as they are known."
         yield ""
-        metrics = [metric for metric in catalog.METRICS if metric.table == table]
         head = ["field", "Prometheus name", "kind", "unit", "by", "what it is"]
+        metrics = catalog.metrics_of(table.name)
         rows = [[f"`{m.field}`", f"`{m.name}`", m.kind, m.unit, m.by or "", m.help] for m in metrics]
         yield from _table(head, rows)
 
@@ -136,10 +128,10 @@ TOPICS = {
 """Title of each topic of alerts."""
 
 
-def alerts_page() -> Iterator[str]:
-    """The page as it stands, with its tables written anew."""
-    tables = {"alerts": _alerts, "thresholds": _thresholds, "recordings": _recordings}
-    lines = iter((DOCS / "alerts.md").read_text(encoding="utf-8").splitlines())
+def page_with_tables(name: str) -> Iterator[str]:
+    """The page as it is, with its tables written again."""
+    tables = {"alerts": _alerts, "thresholds": _thresholds, "recordings": _recordings, "findings": _findings}
+    lines = iter((DOCS / name).read_text(encoding="utf-8").splitlines())
     for line in lines:
         yield line
         if table := re.match(r"<!-- (\w+): written by", line):
@@ -150,16 +142,48 @@ def alerts_page() -> Iterator[str]:
 
 
 def _alerts() -> Iterator[str]:
-    values: dict[str, Any] = {name: name for name in Thresholds.__struct_fields__}
-    named = Thresholds(**values)  # in the place of each value, its name
     for number, (topic, title) in enumerate(TOPICS.items()):
         if number:
             yield ""
         yield f"### {title}"
         yield ""
-        alerts = [alert for alert in ALERTS if alert.topic == topic]
-        rows = [[a.name, a.severity, _code(expression(a, named)), a.hold, a.help] for a in alerts]
-        yield from _table(["alert", "severity", "fires when", "for", "what to do"], rows)
+        rows = [
+            [r.name, r.severity, _code(promql(r.when)), r.hold, f"{r.margin:.0%}" if r.margin else "", r.advice]
+            for r in RULES
+            if r.topic == topic
+        ]
+        yield from _table(["alert", "severity", "fires when", "for", "margin", "what to do"], rows)
+
+
+def _findings() -> Iterator[str]:
+    """What each finding means, how it is computed, what to do."""
+    for number, rule in enumerate(RECORD_RULES.values()):
+        assert rule.on_record is not None
+        if number:
+            yield ""
+        live = ", also an alert" if rule.name in {live.name for live in RULES} else ""
+        yield f"### {rule.name}"
+        yield ""
+        yield f"At most `{rule.on_record.severity or rule.severity}`{live}. {_with_names(rule.description)}"
+        yield ""
+        yield f"- How it is computed: {_with_names(rule.on_record.computed)}"
+        yield f"- What to do: {rule.advice}"
+        if rule.on_record.holds_back:
+            yield f"- {_with_names(LEAST_COST)}"
+        if rule.on_record.explains:
+            yield f"- It explains: {', '.join(rule.on_record.explains)}."
+
+
+def _with_names(text: str) -> str:
+    """A text with the names and defaults of its thresholds."""
+    return "".join(piece.words + _named(piece.name) for piece in pieces(text))
+
+
+def _named(name: str | None) -> str:
+    if name is None:
+        return ""
+    default = getattr(Thresholds(), name, None)
+    return f"`{name}`" if default is None else f"`{name}` ({number_text(default)})"
 
 
 def _thresholds() -> Iterator[str]:
@@ -173,7 +197,7 @@ def _default(value: float | str | None) -> str:
 
 
 def _recordings() -> Iterator[str]:
-    rows = [[f"`{r.name}`", r.help, _code(r.expression)] for r in RECORDINGS]
+    rows = [[f"`{r.name}`", r.help, _code(promql(r.expression))] for r in RECORDING_RULES]
     yield from _table(["series", "what it is", "query"], rows)
 
 
@@ -187,13 +211,14 @@ def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-RULES = "../src/pulsetrain/deploy/prometheus"
+RULES_FOLDER = "../src/pulsetrain/deploy/stack/prometheus"
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "metrics.md": metrics_page,
     "commands.md": commands_page,
-    "alerts.md": alerts_page,
-    f"{RULES}/rules.yml": lambda: iter(render_rules().splitlines()),
-    f"{RULES}/alertmanager.yml": lambda: iter(render_alertmanager().splitlines()),
+    "alerts.md": lambda: page_with_tables("alerts.md"),
+    "verdict.md": lambda: page_with_tables("verdict.md"),
+    f"{RULES_FOLDER}/rules.yml": lambda: iter(render_rules().splitlines()),
+    f"{RULES_FOLDER}/alertmanager.yml": lambda: iter(render_alertmanager().splitlines()),
 }
 
 
@@ -210,7 +235,40 @@ def picture_of_watch(folder: Path) -> str:
     return _prompt(command) + re.sub(r"\x1b\[[KJ]", "", last).rstrip()
 
 
-PICTURES = {"run.svg": picture_of_run, "watch.svg": picture_of_watch}
+def picture_of_top(folder: Path) -> str:
+    _record(folder)
+    command = "pulsetrain top last --once"
+    return _prompt(command) + _output(command, folder)
+
+
+def _record(folder: Path) -> None:
+    """A run of half a minute."""
+    shutil.copy(train.__file__, folder / "train.py")
+    _output("pulsetrain run --simulate 2xL4 --name spirals -- python train.py --seconds 30", folder)
+
+
+PICTURES = {"run.svg": picture_of_run, "watch.svg": picture_of_watch, "top.svg": picture_of_top}
+
+
+def write_picture_of_report(path: Path) -> None:
+    """The top of an HTML report, by a headless Chromium; the picture stays as it is where there is none."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        click.echo(f"{path.name} is kept: chromium is not installed", err=True)
+        return
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _record(folder)
+        page = folder / _output("pulsetrain report last --html", folder).splitlines()[-1]
+        own = f", {platform.system()} {platform.release()}"  # of the machine that makes the picture
+        page.write_text(page.read_text(encoding="utf-8").replace(own, ""), encoding="utf-8")
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1180,1200"]
+        options.append("--blink-settings=preferredColorScheme=1")  # light
+        shot = folder / "report.png"
+        subprocess.run([browser, *options, f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True)
+        Image.open(shot).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 def _prompt(command: str) -> str:
@@ -255,12 +313,12 @@ text { font: 20px ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans Mo
 .green { color: #56d364; }
 .yellow { color: #e3b341; }
 .cyan { color: #56d4dd; }"""
-COLOURS = {1: "red", 2: "green", 3: "yellow", 6: "cyan"}
+COLORS = {1: "red", 2: "green", 3: "yellow", 6: "cyan"}
 """By the numbers that terminals give them."""
 
 
 def _svg(output: str) -> str:
-    """A terminal's text and colours as a drawing. It names no font from the web: readers have their own."""
+    """A terminal's text and colors as a drawing. It names no font from the web: readers have their own."""
     from rich.console import Console
     from rich.text import Text
 
@@ -288,7 +346,7 @@ def _classes(text: str, style: "Style | None") -> str:
     if style:
         names += [name for name in ("bold", "dim") if getattr(style, name)]
         if style.color and style.color.number is not None:
-            names.append(COLOURS[style.color.number])
+            names.append(COLORS[style.color.number])
     return " ".join(names)
 
 
@@ -299,11 +357,12 @@ def write_pictures() -> None:
             started = time.monotonic()
             (DOCS / "images" / name).write_text(_svg(make(Path(folder))), encoding="utf-8")
             click.echo(f"docs/images/{name} ({time.monotonic() - started:.0f} s)")
+    write_picture_of_report(DOCS / "images/report.png")
 
 
 @click.command(help=__doc__)
 @click.option("--check", is_flag=True, help="Write nothing; end with 1 when a page is stale.")
-@click.option("--pictures", is_flag=True, help="The pictures too, which takes half a minute.")
+@click.option("--pictures", is_flag=True, help="The pictures too, which takes two minutes.")
 def generate(check: bool, pictures: bool) -> None:
     stale = []
     for name, page in PAGES.items():

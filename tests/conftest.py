@@ -1,11 +1,11 @@
-"""What tests share: recorded machine trees, the NVML test library, run folders, a reader that checks the catalogue."""
+"""What tests share: recorded machine trees, the NVML test library, run folders, a reader that checks the catalog."""
 
 import importlib.util
 import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def recorded() -> Path:
 
 @pytest.fixture
 def read() -> Callable[[Source], list[Sample]]:
-    """Read a source once; every field it gives must be declared in the catalogue."""
+    """Read a source once; every field it gives must be declared in the catalog."""
 
     def read(source: Source) -> list[Sample]:
         samples = [item for item in source.read() if isinstance(item, Sample)]
@@ -73,6 +73,17 @@ def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library.parent if library.is_file() else library
 
 
+@pytest.fixture(scope="session")
+def user_python() -> str:
+    """An interpreter with the frameworks, into which pulsetrain is not installed."""
+    python = os.environ.get("PULSETRAIN_TEST_PYTHON") or str(HERE.parent / ".venv-user/bin/python")
+    if not Path(python).exists():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{python} is missing")
+        pytest.skip(f"needs {python}, an interpreter with torch and its friends")
+    return python
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
     """Write a run folder: `make_run(gpu=[{...}, ...], training=[...], status="finished")`; each line gets its times."""
@@ -84,8 +95,8 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
         folder.host_folder(host_name).mkdir(parents=True, exist_ok=True)
         tables = {
             table: given.pop(table)
-            for table in ("gpu", "mig", "host", "process", "training", "events")
-            if table in given
+            for table in catalog.TABLES
+            if isinstance(given.get(table), Sequence)  # `account` may also be that of run.json
         }
         start = datetime(2026, 11, 16, 12, tzinfo=UTC)
         about: dict[str, Any] = {
@@ -95,7 +106,7 @@ def make_run(tmp_path: Path) -> Callable[..., RunFolder]:
             "hosts": {host_name: Host()},
         } | given
         for table, lines in tables.items():
-            name = "events.jsonl" if table == "events" else f"{table}_metrics_20261116_120000.jsonl"
+            name = f"{catalog.TABLES[table].files}.jsonl".replace("*", "20261116_120000")
             with (folder.host_folder(host_name) / name).open("w") as file:
                 for number, line in enumerate(lines):
                     elapsed = line.get("elapsed_seconds", float(number))

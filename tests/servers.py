@@ -4,24 +4,26 @@ They come from Debian: prometheus, prometheus-pushgateway, prometheus-alertmanag
 prometheus-node-exporter. Where one is missing, a test is skipped with the reason, and fails when CI=true.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import socket
+import socketserver
 import subprocess
+import threading
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
 import yaml
-
-READY_SECONDS = 30.0
+from tests.waiting import eventually
 
 
 def program(name: str) -> str:
@@ -41,38 +43,68 @@ def free_port() -> int:
         return port
 
 
-def eventually(ask: Callable[[], Any], seconds: float = READY_SECONDS) -> Any:
-    """Ask until the answer is true; the last answer when it never is. A server that is not up yet is no answer."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            answer = ask()
-        except (OSError, urllib.error.URLError):
-            answer = None
-        if answer or time.monotonic() > deadline:
-            return answer
-        time.sleep(0.1)
-
-
 def get(url: str, **parameters: str) -> Any:
     """A JSON document."""
     query = f"?{urllib.parse.urlencode(parameters)}" if parameters else ""
-    with urllib.request.urlopen(f"{url}{query}", timeout=10) as response:
+    with urllib.request.urlopen(f"{url}{query}") as response:
         return json.load(response)
 
 
+@contextmanager
+def answering(answer: bytes, endless: bytes = b"", pause_seconds: float = 0.0) -> Iterator[str]:
+    """The address of a server that answers every request with the same bytes, and then with others without end."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            request: socket.socket = self.request
+            with contextlib.suppress(OSError):  # who asked has gone
+                while request.recv(65536):
+                    request.sendall(answer)
+                    while endless:
+                        request.sendall(endless)
+                        time.sleep(pause_seconds)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@contextlib.contextmanager
+def hanging_up() -> Iterator[str]:
+    """The address of a server that takes every request and closes the connection without a word."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
 class Server:
-    """A process that answers over HTTP, within a `with`; stop() and start() make it go away for a while."""
+    """A process that answers over HTTP, within a `with`; stop() and start() make it go away for a while.
+
+    What it keeps, it keeps below `folder`: a test neither sees nor changes what the machine's own servers keep.
+    """
 
     name = ""
     ready = "/-/ready"
 
-    def __init__(self, folder: Path) -> None:
+    environment: dict[str, str] | None = None
+    """Ours, where it is None."""
+
+    def __init__(self, folder: Path, path: str | None = None) -> None:
+        """`path` is that of the program, where it is not one of the machine's."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self._program = program(self.name)
+        self.program = path or program(self.name)
         self._process: subprocess.Popen[bytes] | None = None
 
     def arguments(self) -> Sequence[str]:
@@ -81,14 +113,18 @@ class Server:
     def start(self) -> None:
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, *self.arguments()], cwd=self.folder, stdout=log, stderr=subprocess.STDOUT
+                [self.program, *self.arguments()],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         assert eventually(self._answers), (self.folder / f"{self.name}.log").read_text()[-2000:]
 
     def stop(self) -> None:
         if self._process:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait()
             self._process = None
 
     def _answers(self) -> bool:
@@ -163,10 +199,13 @@ class VictoriaMetrics(Server):
 
 
 class Pushgateway(Server):
+    """It forgets everything when it is stopped."""
+
     name = "prometheus-pushgateway"
 
     def arguments(self) -> Sequence[str]:
-        return [f"--web.listen-address=127.0.0.1:{self.port}"]
+        # Debian's has a file of the machine by default, in which others may have left something.
+        return [f"--web.listen-address=127.0.0.1:{self.port}", "--persistence.file="]
 
 
 class Alertmanager(Server):
@@ -190,4 +229,4 @@ class NodeExporter(Server):
     ready = "/"
 
     def arguments(self) -> Sequence[str]:
-        return [f"--web.listen-address=127.0.0.1:{self.port}"]
+        return [f"--web.listen-address=127.0.0.1:{self.port}", f"--collector.textfile.directory={self.folder}"]

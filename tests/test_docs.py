@@ -14,6 +14,7 @@ import click
 import pytest
 
 from pulsetrain import catalog, config
+from pulsetrain.cli.bench import BenchGroup, BenchRun
 from pulsetrain.cli.main import COMMANDS, cli
 
 ROOT = Path(__file__).parents[1]
@@ -106,6 +107,10 @@ def commands_in(page: Path) -> Iterator[list[str]]:
 def parse(command: click.Command, name: str, arguments: list[str], parent: click.Context | None = None) -> None:
     """Raise what click would for a wrong command, option or value. Nothing is called."""
     ctx = click.Context(command, parent, name, **command.context_settings)
+    if isinstance(command, BenchGroup):
+        arguments = command.with_command(arguments)
+    if isinstance(command, BenchRun):
+        arguments, _ = command.split(arguments)
     values, rest, given = command.make_parser(ctx).parse_args(list(arguments))
     for parameter in given:
         value = values[parameter.name or ""]
@@ -156,7 +161,7 @@ def test_the_settings_file_in_the_guide_is_valid(tmp_path: Path) -> None:
 
 
 def test_lines_in_the_pages_carry_declared_fields_only() -> None:
-    declared = {field for labels in catalog.LABELS.values() for field in labels}
+    declared = {label.name for table in catalog.SAMPLE_TABLES for label in table.labels}
     declared |= {metric.field for metric in catalog.METRICS} | {"timestamp", "elapsed_seconds"}
     lines = [json.loads(line) for line in blocks(DOCS / "run-folder.md", "json")]
     samples = [line for line in lines if "kind" not in line]
@@ -189,7 +194,7 @@ def test_the_example_source_works_when_its_page_is_followed(tmp_path: Path) -> N
     shutil.copytree(ROOT / "src/pulsetrain", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=lambda folder, names: {*names} - {"conftest.py"})
     for file, place, step in (
-        ("catalog.py", "METRICS: tuple[Metric, ...] = (\n", "in METRICS of src/pulsetrain/catalog.py"),
+        ("catalog/metrics.py", "METRICS: tuple[Metric, ...] = (\n", "in METRICS of src/pulsetrain/catalog/metrics.py"),
         ("sources/__init__.py", "SOURCES: dict[str, str] = {\n", "in SOURCES of src/pulsetrain/sources/__init__.py"),
     ):
         text = (package / file).read_text()
