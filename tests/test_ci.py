@@ -105,6 +105,17 @@ def test_many_failures_are_not_run_again(tmp_path: Path) -> None:
     assert done.returncode == 1 and "run again alone" not in done.stdout
 
 
+def test_the_files_of_tests_are_in_a_folder_that_no_other_suite_uses_and_are_removed(tmp_path: Path) -> None:
+    (tmp_path / "test_files.py").write_text(
+        "def test_files(tmp_path):\n    open('used', 'w').write(str(tmp_path))\n    (tmp_path / 'file').touch()"
+    )
+    used = []
+    for _ in range(2):
+        assert suite(tmp_path, "False").returncode == 0
+        used.append(Path((tmp_path / "used").read_text()))
+    assert used[0] != used[1] and not any(folder.exists() for folder in used)
+
+
 @pytest.mark.parametrize("script", sorted(CI.iterdir()), ids=lambda script: script.name)
 def test_shellcheck_finds_nothing(script: Path) -> None:
     done = subprocess.run([program("shellcheck"), script], capture_output=True, text=True)

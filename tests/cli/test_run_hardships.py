@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.disks import mounted, small
 
 Pulsetrain = Callable[..., subprocess.CompletedProcess[str]]
 RUN = (sys.executable, "-m", "pulsetrain", "run", "--simulate", "2xL4")
@@ -33,12 +34,8 @@ def test_a_run_can_be_read_by_its_owner_alone_unless_it_is_shared(pulsetrain: Pu
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system that is soon full."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder], capture_output=True).returncode:
-        pytest.skip("needs to mount a file system")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with small(tmp_path / "disk", "512k") as folder:
+        yield folder
 
 
 def runs(home: Path) -> list[dict[str, Any]]:
@@ -193,15 +190,12 @@ def freezable(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own, which can be frozen: reading from it works then, and writing waits."""
     if not (shutil.which("mkfs.ext4") and shutil.which("fsfreeze")):
         pytest.skip("needs mkfs.ext4 and fsfreeze")
-    folder, image = tmp_path / "disk", tmp_path / "image"
-    folder.mkdir()
+    image = tmp_path / "image"
     image.write_bytes(bytes(16 * 2**20))
     subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    if subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True).returncode:
-        pytest.skip("needs to mount a file system")
-    yield folder
-    subprocess.run(["fsfreeze", "--unfreeze", folder], capture_output=True)
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    with mounted(tmp_path / "disk", "-o", "loop", image) as folder:
+        yield folder
+        subprocess.run(["fsfreeze", "--unfreeze", folder], capture_output=True)
 
 
 def test_a_frozen_disk_delays_neither_the_command_nor_our_last_words(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.disks import small
 from tests.waiting import PATIENCE_SECONDS, eventually
 
 from pulsetrain.catalog import CORE_GPU_FIELDS
@@ -290,14 +291,8 @@ time.sleep(3600)
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 128 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", folder], capture_output=True).returncode:
-        if os.environ.get("CI") == "true":
-            pytest.fail("cannot mount a small file system")
-        pytest.skip("needs the right to mount a small file system")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
+    with small(tmp_path / "disk", "128k") as folder:
+        yield folder
 
 
 def test_a_full_disk_is_said_once_and_recording_resumes_with_whole_lines(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.disks import small
 from tests.transfer.sending import LINES, RUN, WRITER, line, segments
 
 from pulsetrain.runs.folder import Home
@@ -184,11 +185,7 @@ def test_a_run_grows_to_its_quota_and_others_go_on(collect: Callable[..., Runnin
 
 
 def test_a_full_disk_takes_nothing_half_and_all_of_it_later(tmp_path: Path, collect: Callable[..., Running]) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk], capture_output=True).returncode:
-        pytest.skip("needs the right to mount")
-    try:
+    with small(tmp_path / "disk", "256k") as disk:
         collector = collect(disk=disk)
         sent = [line(0), line(1) * 5_000, line(2)]
         made = segments(sent)
@@ -199,8 +196,6 @@ def test_a_full_disk_takes_nothing_half_and_all_of_it_later(tmp_path: Path, coll
         subprocess.run(["mount", "-o", "remount,size=4m", disk], check=True)
         assert [collector.put(path + name, data) for name, data in made] == [200, 201, 201]
         assert collector.lines() == b"".join(sent)
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
 
 
 def test_a_sender_that_stops_in_the_middle_is_told_so(
