@@ -24,12 +24,12 @@ from pulsetrain import catalog
 from pulsetrain.alerts.prometheus import render_alertmanager, render_rules
 from pulsetrain.alerts.promql import promql
 from pulsetrain.cli.main import cli
-from pulsetrain.config import Config
 from pulsetrain.demo import train
 from pulsetrain.rules.declared import RECORD_RULES, RULES
 from pulsetrain.rules.recording import RECORDING_RULES
 from pulsetrain.rules.text import number_text, pieces
 from pulsetrain.rules.thresholds import Thresholds
+from pulsetrain.settings import Config
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from pulsetrain import catalog, config
+from pulsetrain import catalog, settings
 from pulsetrain.cli.bench import BenchGroup, BenchRun
 from pulsetrain.cli.main import COMMANDS, cli
 
@@ -157,7 +157,7 @@ def test_make_targets_in_pages_exist() -> None:
 def test_the_settings_file_in_the_guide_is_valid(tmp_path: Path) -> None:
     (example,) = blocks(DOCS / "guide.md", "toml")
     (tmp_path / "pulsetrain.toml").write_text(example)
-    assert config.load(tmp_path / "pulsetrain.toml").interval == 0.5
+    assert settings.load(tmp_path / "pulsetrain.toml").interval == 0.5
 
 
 def test_lines_in_the_pages_carry_declared_fields_only() -> None:

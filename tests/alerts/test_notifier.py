@@ -15,8 +15,8 @@ from pulsetrain.alerts.delivery import Delivery, Message, Outcome
 from pulsetrain.alerts.notifier import MOST_WAITING, AlertGroup, Notifier, Outbox, alert_message
 from pulsetrain.alerts.notify_urls import notify_urls
 from pulsetrain.alerts.run_end import EndFigures
-from pulsetrain.config import Notify
 from pulsetrain.errors import UsageError
+from pulsetrain.settings import Notify
 from pulsetrain.snapshot import Event, Sample, Severity, Snapshot, Subject
 from pulsetrain.supervise import Supervisor
 

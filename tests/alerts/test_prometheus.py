@@ -19,11 +19,11 @@ from tests.waiting import eventually
 
 from pulsetrain.alerts.engine import AlertEngine
 from pulsetrain.alerts.prometheus import TEMPLATES, render_alertmanager, render_rules
-from pulsetrain.config import load_thresholds
 from pulsetrain.errors import UsageError
 from pulsetrain.rules.declared import RULES
 from pulsetrain.rules.recording import RECORDING_RULES
 from pulsetrain.rules.thresholds import Thresholds
+from pulsetrain.settings import load_thresholds
 from pulsetrain.snapshot import Sample, Snapshot, Subject
 
 SHIPPED = files("pulsetrain") / "deploy/stack/prometheus"

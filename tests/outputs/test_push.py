@@ -20,8 +20,7 @@ from tests.outputs.collector import Collector, Reply, Request
 from tests.servers import answering, hanging_up, program
 from tests.waiting import PATIENCE_SECONDS, eventually
 
-from pulsetrain import config
-from pulsetrain.config import Push
+from pulsetrain import settings
 from pulsetrain.errors import UsageError
 from pulsetrain.outputs.families import families
 from pulsetrain.outputs.points import Family, Point
@@ -34,6 +33,7 @@ from pulsetrain.outputs.push.pushgateway import group_path
 from pulsetrain.outputs.push.series import Batch, PushSeries, count
 from pulsetrain.outputs.push.spool import Spool
 from pulsetrain.outputs.push.target import PushTarget, parse_targets
+from pulsetrain.settings import Push
 from pulsetrain.snapshot import Event, Sample, Snapshot, Subject, Value
 from pulsetrain.supervise import Supervisor
 
@@ -638,7 +638,7 @@ def test_the_settings_in_the_page_are_valid(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/push.md").read_text()
     (shown,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "pulsetrain.toml").write_text(shown)
-    sections = config.load(tmp_path / "pulsetrain.toml").push
+    sections = settings.load(tmp_path / "pulsetrain.toml").push
     assert sections.keys() == {"lab", "cloud", "mimir"}
     known = set(re.findall(r"`(\w+)`", page))
     assert {field.name for field in msgspec.structs.fields(Push)} <= known

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsetrain import config
+from pulsetrain import settings
 from pulsetrain.errors import UsageError
 from pulsetrain.rules.thresholds import DEFAULTS, Thresholds, duration_seconds
 from pulsetrain.views import thresholds as views
@@ -19,14 +19,14 @@ def test_durations_are_read_as_prometheus_writes_them(duration: str, seconds: fl
 
 
 def test_a_settings_file_and_a_file_of_thresholds_alone_say_the_same(tmp_path: Path) -> None:
-    settings, alone = tmp_path / "pulsetrain.toml", tmp_path / "thresholds.toml"
-    settings.write_text(
+    whole, alone = tmp_path / "pulsetrain.toml", tmp_path / "thresholds.toml"
+    whole.write_text(
         'name = "x"\n[thresholds]\ngpu_hot_celsius = 75\noff = ["GpuHot"]\n[thresholds.hold]\nIdleGpu = "30m"\n'
     )
     alone.write_text('gpu_hot_celsius = 75\noff = ["GpuHot"]\n[hold]\nIdleGpu = "30m"\n')
     expected = Thresholds(gpu_hot_celsius=75, off=frozenset({"GpuHot"}), hold={"IdleGpu": "30m"})
-    assert config.load(settings).thresholds == config.load_thresholds(settings) == expected
-    assert config.load_thresholds(alone) == expected
+    assert settings.load(whole).thresholds == settings.load_thresholds(whole) == expected
+    assert settings.load_thresholds(alone) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_settings_file_and_a_file_of_thresholds_alone_say_the_same(tmp_path: P
 def test_a_mistake_in_the_settings_is_named_with_what_is_right(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "pulsetrain.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
-        config.load(tmp_path / "pulsetrain.toml")
+        settings.load(tmp_path / "pulsetrain.toml")
     assert words in str(caught.value)
 
 

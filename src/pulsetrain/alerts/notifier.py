@@ -17,9 +17,9 @@ import msgspec
 
 from pulsetrain.alerts.delivery import Delivery, Message, Outcome
 from pulsetrain.alerts.routes import ROUTES
-from pulsetrain.config import Notify
 from pulsetrain.rules.alert import FIRING, GRAVITY, KINDS, gravest_first
 from pulsetrain.rules.thresholds import duration_seconds
+from pulsetrain.settings import Notify
 from pulsetrain.snapshot import Event, Severity, Snapshot
 from pulsetrain.supervise import Supervisor, Worker
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pulsetrain.alerts.delivery import check_installed
-from pulsetrain.config import Notify
 from pulsetrain.errors import UsageError
 from pulsetrain.regular_files import read_description
+from pulsetrain.settings import Notify
 
 VARIABLE = "PULSETRAIN_NOTIFY_URL"
 EXAMPLES = "ntfy://my-topic, mailto://user:password@example.org, json://host/path; see docs/notify.md."

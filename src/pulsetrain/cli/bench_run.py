@@ -227,10 +227,10 @@ def _watching(options: BenchOptions) -> WatchOptions:
 
 def _victoria() -> "list[PushTarget]":
     """Where --export-to-victoria sends: the first section [push.NAME] of that kind, else what the environment says."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.outputs.push.target import parse_targets
 
-    sections = config.settings().config.push
+    sections = settings.in_force().config.push
     named = next((name for name, section in sections.items() if section.url.startswith("victoriametrics:")), None)
     url = os.environ.get(VICTORIA_VARIABLE)
     if not named and not url:

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from pulsetrain import config
+from pulsetrain import settings
 from pulsetrain.cli import options
 from pulsetrain.errors import PulsetrainError, UsageError
 
@@ -35,7 +35,7 @@ def compare(runs: tuple[str, ...], as_json: bool, html: Path | None, png: Path |
     from pulsetrain.views.text import Style
 
     home = Home.find(directory)
-    thresholds = config.settings().config.thresholds
+    thresholds = settings.in_force().config.thresholds
     sides = load_sides([home.resolve(run) for run in runs], thresholds)
     comparison = document(compare_sides(sides, thresholds))
     if html:

@@ -129,14 +129,14 @@ def _runs_in_progress(directory: str | None) -> list[Check]:
 
 
 def _config() -> Check:
-    from pulsetrain import config
+    from pulsetrain import settings
 
     try:
-        settings = config.settings()
+        found = settings.in_force()
     except UsageError as error:
         return Check("config", "broken", error.message, error.hint or "")
-    files = ", ".join(str(file.resolve()) for file in settings.files) or "no pulsetrain.toml, defaults apply"
-    return Check("config", "works", files, " ".join(settings.ignored))
+    files = ", ".join(str(file.resolve()) for file in found.files) or "no pulsetrain.toml, defaults apply"
+    return Check("config", "works", files, " ".join(found.ignored))
 
 
 def _nvml_package() -> Check:

@@ -94,11 +94,11 @@ def _write(folder: "RunFolder", database: "Database", kind: str, tables: Sequenc
 
 
 def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[str]) -> None:
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.outputs.backfill.run import backfill
     from pulsetrain.outputs.push.target import parse_target
 
-    target = parse_target(to, config.settings().config.push)
+    target = parse_target(to, settings.in_force().config.push)
     try:
         outcome = backfill(database, folder.load(), target, _progress, tables)
     finally:

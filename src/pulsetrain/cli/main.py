@@ -85,11 +85,11 @@ def _meant(args: list[str]) -> str:
 
 def _apply_settings(ctx: click.Context) -> None:
     """Make the settings defaults of all options, and say what of them is ignored."""
-    from pulsetrain import config
+    from pulsetrain import settings
 
-    settings = config.settings()
-    ctx.default_map = dict.fromkeys(COMMANDS, settings.config.defaults())
-    for ignored in settings.ignored:
+    found = settings.in_force()
+    ctx.default_map = dict.fromkeys(COMMANDS, found.config.defaults())
+    for ignored in found.ignored:
         click.echo(f"pulsetrain: warning: {ignored}\n  hint: {TRUST_HINT}", err=True)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pulsetrain import config
+from pulsetrain import settings
 from pulsetrain.cli import logs
 from pulsetrain.errors import PulsetrainError, Unavailable
 from pulsetrain.runs.folder import host_name
@@ -92,7 +92,7 @@ def _report(recording: "RunRecording", render: "Callable[[Report], list[str]]") 
     if recording.hangs:
         return f"no report: {recording.folder.path} does not respond"
     try:
-        report = make_report(recording.folder, thresholds=config.settings().config.thresholds)
+        report = make_report(recording.folder, thresholds=settings.in_force().config.thresholds)
         keep_digest(recording.folder, report)
         return render(report)
     except Exception as error:  # the command's exit code matters more than our report

@@ -17,12 +17,12 @@ def notify() -> None:
 @notify.command()
 def test() -> None:
     """Send a message to every URL, and say what became of it."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.alerts.delivery import Delivery, Message, deliver
     from pulsetrain.alerts.notify_urls import EXAMPLES, VARIABLE, notify_urls
     from pulsetrain.runs.folder import host_name
 
-    urls = notify_urls(config.settings().config.notify)
+    urls = notify_urls(settings.in_force().config.notify)
     if not urls:
         raise UsageError(
             "there is no URL to send to.",

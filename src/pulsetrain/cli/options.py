@@ -235,10 +235,10 @@ def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _push(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> "list[PushTarget]":
     """Known before anything starts."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.outputs.push.target import parse_targets
 
-    return parse_targets(values, config.settings().config.push)
+    return parse_targets(values, settings.in_force().config.push)
 
 
 push = click.option(
@@ -311,14 +311,14 @@ log_level = click.option(
 
 def _complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """For the shell: names and ids of the newest runs."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.errors import PulsetrainError
     from pulsetrain.runs.folder import Home
 
     directories = (above.params.get("directory") for above in (ctx, ctx.parent) if above)
     found = ["last"]
     with contextlib.suppress(PulsetrainError, OSError):  # there is nobody to tell
-        directory = next(filter(None, directories), None) or config.settings().config.dir
+        directory = next(filter(None, directories), None) or settings.in_force().config.dir
         for folder in reversed(list(Home.find(directory).runs())[-MOST_COMPLETED:]):
             with contextlib.suppress(PulsetrainError):
                 found += [folder.load().name, folder.name]
@@ -369,10 +369,10 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
         on_alert: "list[AlertAction]",
         **others: Any,
     ) -> Any:
-        from pulsetrain import config
+        from pulsetrain import settings
         from pulsetrain.alerts.notify_urls import notify_urls
 
-        settings = config.settings().config
+        configured = settings.in_force().config
         options = WatchOptions(
             sources=machine,
             interval_seconds=interval,
@@ -383,10 +383,10 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
             to=send_to or None,
             shared=shared,
             account=account.of_new(),
-            thresholds=settings.thresholds,
+            thresholds=configured.thresholds,
             outputs=replace(outputs, push=push),
-            notify=settings.notify,
-            notify_urls=notify_urls(settings.notify),
+            notify=configured.notify,
+            notify_urls=notify_urls(configured.notify),
             on_alert=on_alert,
         )
         return function(*args, watching=options, **others)

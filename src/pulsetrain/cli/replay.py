@@ -50,7 +50,7 @@ def replay(
     \b
         pulsetrain replay last --speed 20
     """
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.cli import logs
     from pulsetrain.cli.messages import to_terminal
     from pulsetrain.cli.stopping import stop_on_signals
@@ -78,7 +78,7 @@ def replay(
         consumers.append(JsonPrinter(sys.stdout, shown, stop.set))
     else:
         pace = "" if math.isinf(speed) else f", {speed:g}x"
-        title, thresholds = f"{shown} (replay of {about.id}{pace})", config.settings().config.thresholds
+        title, thresholds = f"{shown} (replay of {about.id}{pace})", settings.in_force().config.thresholds
         consumers.append(TablePrinter(sys.stdout, title, stop.set, thresholds, lambda: "none was recorded"))
     if as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         logs.configure(run_id=about.id)

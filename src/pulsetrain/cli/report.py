@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from pulsetrain import config
+from pulsetrain import settings
 from pulsetrain.cli import options
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def report(
         return
     counted = account.of_recorded(folder.load().account)
     with closing(Database([folder])) as database:
-        thresholds = config.settings().config.thresholds
+        thresholds = settings.in_force().config.thresholds
         found = study(database, folder, counted, refresh_carbon=refresh_carbon, thresholds=thresholds)
         if html or files:
             write = write_files if files else write_html

@@ -18,7 +18,7 @@ SETTLE_SECONDS = 0.25
 @options.logs
 def sample(machine: Options, as_json: bool) -> None:
     """Show GPUs, the processes on them, and the host, once."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.cli import logs
     from pulsetrain.cli.messages import warn_of_broken, why_no_gpu
     from pulsetrain.live import Live
@@ -42,6 +42,6 @@ def sample(machine: Options, as_json: bool) -> None:
     if as_json:
         click.echo(snapshot_json(live, host_name()))
     else:
-        thresholds, missing = config.settings().config.thresholds, why_no_gpu(opened.unavailable)
+        thresholds, missing = settings.in_force().config.thresholds, why_no_gpu(opened.unavailable)
         click.echo("\n".join(machine_lines(live, host_name(), Style(sys.stdout), thresholds, missing)))
     sampler.stop()

@@ -87,7 +87,7 @@ def serve(
         pulsetrain serve --host 0.0.0.0 --web-config web.yml
         pulsetrain serve --from http://victoria:8428
     """
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.cli.messages import to_terminal
     from pulsetrain.cli.stopping import stop_on_signals
     from pulsetrain.runs.folder import Home
@@ -102,7 +102,7 @@ def serve(
     protection = load(Path(web_config)) if web_config else WebConfig()
     token = _token(address, protection, wanted=wants_token)
     machines = _machines(connect, machine, interval, none=no_machine)
-    thresholds = config.settings().config.thresholds
+    thresholds = settings.in_force().config.thresholds
     nodes = Fleet(fleet, thresholds) if fleet else None
     site = Site(home, folders, machines=machines, fleet=nodes, thresholds=thresholds)
     collecting = _collecting(home, quota) if collector else None

@@ -69,7 +69,7 @@ def top(
         pulsetrain top last --once
         pulsetrain top --connect gpu01:9400 gpu02:9400
     """
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.views.terminal import palette as palettes
     from pulsetrain.views.terminal.state import WINDOWS, Scene, ViewState
 
@@ -84,7 +84,7 @@ def top(
     scene = Scene(
         machines,
         ViewState(view="run" if of_run else "machine", window=WINDOWS[-1] if over and speed is None else WINDOWS[1]),
-        config.settings().config.thresholds,
+        settings.in_force().config.thresholds,
         braille=_shows_braille(),
         gpus=frozenset(filter(None, (machine.gpus or "").replace("all", "").split(","))),
         missing=missing,
@@ -110,7 +110,7 @@ def _machines(
     what: Sequence[str], connect: Sequence[str], speed: float | None, home: Home, machine: Options, interval: float
 ) -> "tuple[list[WatchedMachine], Callable[[], str]]":
     """What is to be shown; and why this machine has no GPU, if it has none."""
-    from pulsetrain import config
+    from pulsetrain import settings
     from pulsetrain.views.live.feeds import LocalFeed, ReplayFeed
     from pulsetrain.views.live.machines import WatchedMachine, machines_of
     from pulsetrain.views.live.remote import RemoteFeed
@@ -121,7 +121,7 @@ def _machines(
     if folder and speed is not None:
         return [WatchedMachine(ReplayFeed(folder, host, speed=speed), folder) for host in folder.load().hosts], str
     if folder:
-        return machines_of(folder, config.settings().config.thresholds), str
+        return machines_of(folder, settings.in_force().config.thresholds), str
     from pulsetrain.cli.messages import why_no_gpu
     from pulsetrain.watching.options import WatchOptions
     from pulsetrain.watching.session import Session
@@ -130,7 +130,7 @@ def _machines(
         WatchOptions(
             sources=machine.all_by_default(),
             interval_seconds=interval,
-            thresholds=config.settings().config.thresholds,
+            thresholds=settings.in_force().config.thresholds,
         )
     )
     session.open()

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pulsetrain.alerts.actions import AlertAction
-from pulsetrain.config import Notify
 from pulsetrain.outputs import OutputOptions
 from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
 from pulsetrain.runs.folder import CountingOptions
+from pulsetrain.settings import Notify
 from pulsetrain.sources import Options
 
 

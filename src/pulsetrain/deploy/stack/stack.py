@@ -11,7 +11,6 @@ from typing import Any
 
 import yaml
 
-from pulsetrain import config
 from pulsetrain.alerts.prometheus import TEMPLATES, render_alertmanager, render_rules
 from pulsetrain.deploy.files import WriteResult, write_files
 from pulsetrain.deploy.stack import compose
@@ -19,6 +18,7 @@ from pulsetrain.deploy.stack.scrape import prometheus_config, target_groups
 from pulsetrain.deploy.stack.settings import StackSettings, StackState, find_state, new_state
 from pulsetrain.errors import PulsetrainError, Unavailable, UsageError
 from pulsetrain.runs.folder import host_name
+from pulsetrain.settings import in_force, load_thresholds
 
 PASSWORD_FILE = "grafana/admin-password"  # noqa: S105 - the name of a file
 _HEAD = "# Written by `pulsetrain stack`. Edit it if you like: it is then kept, unless you use --force.\n"
@@ -74,11 +74,7 @@ def render(settings: StackSettings, project: str) -> Iterator[tuple[str, bytes]]
     kubeconfig = settings.kubeconfig if settings.native else compose.KUBECONFIG
     yield "prometheus/prometheus.yml", _yaml(prometheus_config(settings, settings.kubeconfig and kubeconfig))
     yield "prometheus/targets/hosts.yml", _yaml(target_groups(settings))
-    thresholds = (
-        config.load_thresholds(Path(settings.thresholds))
-        if settings.thresholds
-        else config.settings().config.thresholds
-    )
+    thresholds = load_thresholds(Path(settings.thresholds)) if settings.thresholds else in_force().config.thresholds
     yield "prometheus/rules/pulsetrain.yml", _with_head(render_rules(thresholds, grafana=_grafana_url(settings)))
     yield "alertmanager/alertmanager.yml", _with_head(render_alertmanager(settings.webhook, settings.slack))
     package = resources.files("pulsetrain.deploy.stack")

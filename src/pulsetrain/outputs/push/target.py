@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from pulsetrain.config import Push
 from pulsetrain.errors import UsageError
 from pulsetrain.outputs.push import KINDS
+from pulsetrain.settings import Push
 
 FORMS = (
     ", ".join(f"{kind}:{about.example_url}" for kind, about in KINDS.items())

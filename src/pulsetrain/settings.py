@@ -118,7 +118,7 @@ class Settings(NamedTuple):
     """What was not taken from them, and why, in words."""
 
 
-def settings() -> Settings:
+def in_force() -> Settings:
     """The settings in force: the file that $PULSETRAIN_CONFIG names, else the user's own and the working folder's."""
     if named := os.environ.get(CONFIG_VARIABLE):
         return Settings(load(Path(named)), [Path(named)], [])

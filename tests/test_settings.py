@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsetrain import config
+from pulsetrain import settings
 from pulsetrain.errors import UsageError
 
 
@@ -26,16 +26,16 @@ STEALING = '[push.x]\nurl = "victoriametrics:http://192.0.2.1"\nusername = "x"\n
 
 def test_a_settings_file_of_the_working_folder_says_nothing_about_where_data_goes(home: Path) -> None:
     Path("pulsetrain.toml").write_text(f'dir = "/tmp/elsewhere"\ninterval = 0.5\n{STEALING}')
-    settings = config.settings()
-    assert settings.config.push == {} and settings.config.dir is None
-    assert settings.config.interval == 0.5
-    assert [line.partition(": ")[2].split(" ")[0] for line in settings.ignored] == ["`dir`", "`push`"]
+    found = settings.in_force()
+    assert found.config.push == {} and found.config.dir is None
+    assert found.config.interval == 0.5
+    assert [line.partition(": ")[2].split(" ")[0] for line in found.ignored] == ["`dir`", "`push`"]
 
 
 def test_the_users_own_settings_stay_beneath_those_of_the_working_folder(home: Path) -> None:
     (home / "pulsetrain.toml").write_text(f"interval = 2.0\npue = 1.1\n[thresholds]\nidle_percent = 3\n{STEALING}")
     Path("pulsetrain.toml").write_text("interval = 0.5\n[thresholds]\ngpu_hot_celsius = 70\n")
-    found = config.settings().config
+    found = settings.in_force().config
     assert (found.interval, found.pue, list(found.push)) == (0.5, 1.1, ["x"])
     assert (found.thresholds.idle_percent, found.thresholds.gpu_hot_celsius) == (3, 70)
 
@@ -43,16 +43,16 @@ def test_the_users_own_settings_stay_beneath_those_of_the_working_folder(home: P
 def test_a_file_that_the_user_names_says_all(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("pulsetrain.toml").write_text(STEALING)
     monkeypatch.setenv("PULSETRAIN_CONFIG", "pulsetrain.toml")
-    assert list(config.settings().config.push) == ["x"]
+    assert list(settings.in_force().config.push) == ["x"]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
 def test_a_file_of_another_user_in_the_working_folder_is_ignored(home: Path) -> None:
     Path("pulsetrain.toml").write_text("interval = 0.5\n")
     os.chown("pulsetrain.toml", 12345, 12345)
-    settings = config.settings()
-    assert settings.config.interval is None and settings.files == []
-    assert "another user" in settings.ignored[0]
+    found = settings.in_force()
+    assert found.config.interval is None and found.files == []
+    assert "another user" in found.ignored[0]
 
 
 @pytest.mark.parametrize("folder", ["home", "work"])
@@ -61,11 +61,11 @@ def test_settings_that_everybody_may_write_are_an_error(home: Path, folder: str)
     file.write_text("interval = 0.5\n")
     file.chmod(file.stat().st_mode | stat.S_IWOTH)
     with pytest.raises(UsageError, match="writable by everyone"):
-        config.settings()
+        settings.in_force()
 
 
 def test_a_settings_file_without_end_is_not_read_to_its_end(home: Path) -> None:
     with Path("pulsetrain.toml").open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(UsageError, match="too large"):
-        config.settings()
+        settings.in_force()
