@@ -156,6 +156,20 @@ def test_a_disk_that_is_full_at_the_first_reading_costs_nothing_once_there_is_ro
     assert elapsed[0] < 4.0 and elapsed[-1] > 7.0  # from the time in which the disk was full, and after it
 
 
+def test_a_run_whose_end_finds_a_full_disk_is_not_reported_as_killed(
+    environment: dict[str, str], small_disk: Path
+) -> None:
+    fill = f"until test -d {small_disk}/runs/*/*/; do sleep 0.1; done; cat /dev/zero > {small_disk}/filler; exit 3"
+    done = subprocess.run(
+        [*RUN, "--", "sh", "-c", fill],
+        env={**environment, "PULSETRAIN_HOME": str(small_disk)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 3
+    assert "sh ended with exit code 3; no report: " in done.stderr and "died" not in done.stderr
+
+
 def test_a_disk_that_is_full_at_the_start_is_a_clear_error(
     environment: dict[str, str], small_disk: Path, tmp_path: Path
 ) -> None:

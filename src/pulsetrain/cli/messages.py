@@ -91,6 +91,9 @@ def _report(recording: "RunRecording", render: "Callable[[Report], list[str]]") 
 
     if recording.hangs:
         return f"no report: {recording.folder.path} does not respond"
+    if recording.end_is_lost:
+        ended = f"{recording.run.name} ended with exit code {recording.run.exit_code}"
+        return f"{ended}; no report: {recording.folder.path} lacks the end of it"
     try:
         report = make_report(recording.folder, thresholds=settings.in_force().config.thresholds)
         keep_digest(recording.folder, report)

@@ -171,6 +171,7 @@ class RunRecording:
         """The source that follows what the training processes of this host write."""
         self._saving = threading.Lock()
         self.hangs = False
+        self.end_is_lost = False  # how the run ended could not be written
         """Whether the disk hung in the end: then reading from it would hang as well."""
         try:
             self._lock = liveness.hold(self.host_folder) if claim.lock is None else claim.lock
@@ -221,6 +222,7 @@ class RunRecording:
         try:
             self._save()
         except OSError as error:
+            self.end_is_lost = True
             log.warning("the end of the run could not be written to %s: %s", self.folder.path, error.strerror)
 
     @property
