@@ -8,17 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsetrain.untrusted import (
-    MASK,
-    masked,
-    masked_command,
-    masked_message,
-    masked_value,
-    showable,
-    showable_json,
-    showable_lines,
-    storable,
-)
+from pulsetrain.training.masking import MASK, masked, masked_command, masked_message, masked_value, storable
+from pulsetrain.untrusted import showable, showable_json, showable_lines
 
 
 @given(st.text(st.characters(codec=None)))

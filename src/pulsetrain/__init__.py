@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # as type checkers know it, without the cost of importing
 if TYPE_CHECKING:
     from pulsetrain import torch as torch
     from pulsetrain.loading import load
-    from pulsetrain.training.api import finish, init, log, monitor, phase, set_training
+    from pulsetrain.training.api import config, finish, init, log, monitor, phase, set_training
     from pulsetrain.training.legacy import GPUMonitor, GPUMonitoringCallback, TrainingMonitorCallback
     from pulsetrain.training.steps import steps
     from pulsetrain.views.notebook.magic import load_ipython_extension as load_ipython_extension
@@ -25,6 +25,7 @@ __all__ = [
     "GPUMonitoringCallback",
     "TrainingMonitorCallback",
     "__version__",
+    "config",
     "finish",
     "init",
     "load",
@@ -41,7 +42,7 @@ imported_at = monotonic()
 """Where `init` is not called, the first step that the program logs begins here."""
 
 _HOMES = {
-    **dict.fromkeys(("finish", "init", "log", "monitor", "phase", "set_training"), "pulsetrain.training.api"),
+    **dict.fromkeys(("config", "finish", "init", "log", "monitor", "phase", "set_training"), "pulsetrain.training.api"),
     "load": "pulsetrain.loading",
     "load_ipython_extension": "pulsetrain.views.notebook.magic",
     "show": "pulsetrain.views.notebook.show",

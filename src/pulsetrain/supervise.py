@@ -32,7 +32,7 @@ from typing import Literal
 
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.snapshot import Event, Label, Severity
-from pulsetrain.untrusted import masked_message
+from pulsetrain.training.masking import masked_message
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs import liveness
 from pulsetrain.runs.folder import host_name
-from pulsetrain.untrusted import masked_message
+from pulsetrain.training.masking import masked_message
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -15,7 +15,7 @@ from pulsetrain.bench.results import BenchmarkResult, RepeatResult, Results, Sur
 from pulsetrain.bench.suite import Order, Turn, turns
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.folder import slug
-from pulsetrain.untrusted import masked_command, masked_value
+from pulsetrain.training.masking import masked_command, masked_value
 
 RESULT_FILES = ("metrics.yml", "formatted_metrics.txt", "metrics_plot.png", "report.html")
 

@@ -6,7 +6,8 @@ import sys
 from datetime import UTC, datetime
 
 from pulsetrain.snapshot import Snapshot
-from pulsetrain.untrusted import masked_message, printable
+from pulsetrain.training.masking import masked_message
+from pulsetrain.untrusted import printable
 
 log = logging.getLogger("pulsetrain")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.CRITICAL}

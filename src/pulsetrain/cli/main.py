@@ -18,7 +18,8 @@ import click
 
 from pulsetrain import __version__
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.untrusted import masked_command, printable
+from pulsetrain.training.masking import masked_command
+from pulsetrain.untrusted import printable
 
 COMMANDS = {
     "run": "Run a command and watch it.",

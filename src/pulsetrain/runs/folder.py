@@ -78,7 +78,9 @@ class Run(msgspec.Struct, kw_only=True):
     project: str = ""
     tags: dict[str, str] = {}
     config: dict[str, Any] = {}
-    """The settings of the training, as the program gave them to `pulsetrain.init`: plain values, nested."""
+    """The settings of the training: plain values, nested."""
+    config_sources: list[str] = []
+    """Who knew them: `pulsetrain.config`, `argparse`, ..."""
     note: str = ""
     """What somebody wrote down about it: `pulsetrain runs note`."""
     start: datetime

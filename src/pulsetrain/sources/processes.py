@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 
 import psutil
 
-from pulsetrain.untrusted import masked_command, showable
+from pulsetrain.training.masking import masked_command
+from pulsetrain.untrusted import showable
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
-"""What a program or a notebook calls: init, log, monitor, phase, set_training, finish; and `show`, which run it is.
+"""What a program or a notebook calls: init, config, log, monitor, phase, set_training, finish; which run `show` shows.
 
-Under `pulsetrain run` everything is there already and `init` does nothing. Elsewhere `init` starts a watching process
-beside this one, which ends with it. Calls before `init` and after `finish` record nothing, and warn once.
+Under `pulsetrain run` everything is there already, and `init` only records its `config`. Elsewhere `init` starts a
+watching process beside this one, which ends with it. Calls before `init` and after `finish` record nothing, and warn
+once.
 """
 
 from __future__ import annotations
@@ -61,13 +62,19 @@ def init(
     """
     global _steps, _watcher
     from pulsetrain.training import colab
-    from pulsetrain.training.config import plain_config  # here, because `log` needs none of these
+    from pulsetrain.training.config import plain_config, record  # here, because `log` needs none of these
     from pulsetrain.training.watcher import Watcher, WatcherFailed
 
     if _watcher is None:
         process.leave_ended_run()
     outer = current_run()
+    try:
+        settings = plain_config(config)
+    except TypeError:
+        _warn_once("pulsetrain.init: config is neither a dict nor an object with attributes; it is not recorded", 3)
+        settings = {}
     if outer is not None:
+        record(settings, "pulsetrain.init", explicit=True)
         return outer
     if name is None and is_notebook():
         name = notebook_name()
@@ -76,11 +83,6 @@ def init(
     words = [word for option, value in options.items() if value is not None for word in (option, value)]
     words += [word for key, value in (tags or {}).items() for word in ("--tag", "%s=%s" % (key, value))]
     quiet = quiet or os.environ.get("PULSETRAIN_QUIET", "").lower() in ("1", "true", "yes", "on")
-    try:
-        settings = plain_config(config)
-    except TypeError:
-        _warn_once("pulsetrain.init: config is neither a dict nor an object with attributes; it is not recorded", 3)
-        settings = {}
     try:
         _watcher = Watcher(words, "none" if quiet else "html" if is_notebook() else "text", settings)
     except WatcherFailed as error:
@@ -96,6 +98,22 @@ def init(
     if not quiet:
         tell("pulsetrain: recording to %s (live: pulsetrain top %s)" % (run.folder, run.id))
     return run
+
+
+def config(values: Any = None, /, **settings: Any) -> None:
+    """Record settings of this training: config(lr=0.1, depth=12), or config({"model": {"depth": 12}}), or config(args).
+
+    They are part of the run: `runs`, `compare`, `report` and `query` show, filter and sort by them. Call it as often as
+    you like: values of a later call replace those of the same name. Of several ranks, the first records them.
+    """
+    if process.active is not None or _recorder("config") is not None:
+        from pulsetrain.training.config import record
+
+        for one in (values, settings):
+            try:
+                record(one, "pulsetrain.config", explicit=True)
+            except TypeError:
+                _warn_once("pulsetrain.config: neither a dict nor an object with attributes; it is not recorded", 3)
 
 
 def log(metrics: Mapping[str, Any] | None = None, /, **fields: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pulsetrain.training import ranks
 from pulsetrain.training.liveness import has_ended
+from pulsetrain.training.masking import masked_command, storable
 from pulsetrain.training.recorder import Recorder
 
 FOLDER = "PULSETRAIN_TRAINING_FOLDER"
@@ -69,7 +70,7 @@ def about() -> dict[str, Any]:
     return {
         "local_rank": ranks.local_rank(),
         "python": sys.version.split()[0],
-        "command": " ".join(sys.argv)[:200] if hasattr(sys, "argv") else "",
+        "command": storable(" ".join(masked_command(sys.argv))[:200]) if hasattr(sys, "argv") else "",
     }
 
 

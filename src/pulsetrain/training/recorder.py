@@ -106,6 +106,11 @@ class Recorder:
             self.note("skipped", message, "warning")
         return count == 1
 
+    def attend(self) -> None:
+        """Have what is noted beside the reports written soon, even if there is no report."""
+        if self._attended:
+            self._attend()
+
     def flush(self) -> None:
         """Write what there is, up to the first value that is still on its way."""
         self._flush(wait=False)
@@ -250,6 +255,7 @@ class Recorder:
         with self._flushing:
             while self._write_batch(wait):
                 pass
+            self._write_provenance()
 
     def _write_batch(self, wait: bool) -> bool:
         """Write a batch of reports; True when there may be more to write."""
@@ -274,6 +280,14 @@ class Recorder:
             self.reports.put_back(unwritten)
             self._in_flight = 0
         return len(taken) == BATCH_REPORTS and not unwritten
+
+    def _write_provenance(self) -> None:
+        try:
+            self._writer.write_provenance()
+        except OSError as error:  # it is tried again with the next batch
+            self._trouble = str(error)
+        except RunEnded as run:
+            self._abandon(run)
 
     def _abandon(self, run: RunEnded) -> None:
         """Take nothing more, and write nothing."""

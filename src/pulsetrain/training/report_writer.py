@@ -12,6 +12,7 @@ from pulsetrain.training.encoder import LineEncoder, Report
 from pulsetrain.training.ending import outcome
 from pulsetrain.training.lifetime import began_at, restarts, start_up
 from pulsetrain.training.liveness import RunEnded, has_ended
+from pulsetrain.training.provenance import ProvenanceFile
 from pulsetrain.training.ranks import ProcessRank, launched
 from pulsetrain.training.segment import SegmentFile
 
@@ -33,6 +34,7 @@ class ReportWriter:
         """As which lines are written."""
         self._encoder = LineEncoder(started, self._rank.number)
         self._file: SegmentFile | None = None
+        self._provenance = ProvenanceFile(folder, stamp)
         self._continues = ""
         """The name of the full file before this one."""
         self._next_look = -float("inf")
@@ -55,6 +57,13 @@ class ReportWriter:
         if self._file.size == 0:
             data = self._encoder.lines([(time.monotonic(), self._head())], skip) + data
         self._file.write(data)
+
+    def write_provenance(self) -> None:
+        """Write what is known of the training by now. Raises OSError, or RunEnded when the run is over."""
+        trains = self._file is not None
+        if self._provenance.is_due(trains):
+            self._look_whether_it_ended()
+            self._provenance.write(self._process_rank.now(trains=False).number, trains)
 
     def _look_whether_it_ended(self) -> None:
         """The variables of a run may outlive it, in a terminal or in workers; and so may its processes."""

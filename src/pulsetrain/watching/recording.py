@@ -5,7 +5,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,6 +27,7 @@ from pulsetrain.runs.folder import (
     RunFolder,
     host_name,
 )
+from pulsetrain.runs.provenance import ProvenanceNotes, SaidNote, merged_config
 from pulsetrain.runs.reports import TrainingReports
 from pulsetrain.runs.sealing import Sealer
 from pulsetrain.runs.writer import Writer
@@ -35,7 +36,7 @@ from pulsetrain.sources.gpus import known_boards
 from pulsetrain.sources.opening import Opened
 from pulsetrain.supervise import Supervisor
 from pulsetrain.training import ranks
-from pulsetrain.untrusted import masked, masked_command, masked_document, masked_value, storable
+from pulsetrain.training.masking import masked, masked_command, masked_document, masked_value, storable
 from pulsetrain.watching import clocks
 from pulsetrain.watching.options import WatchOptions
 
@@ -169,6 +170,9 @@ class RunRecording:
         self._writer = Writer(self.host_folder, self.start, closed=sealer.add, supervisor=supervisor)
         self.training = TrainingReports(self.host_folder, closed=sealer.add)
         """The source that follows what the training processes of this host write."""
+        self.provenance = ProvenanceNotes(self.folder.path, self._note_provenance) if claim.writes_run else None
+        """The source that follows what they know of the run."""
+        self._given_config = self.run.config
         self._saving = threading.Lock()
         self.hangs = False
         self.end_is_lost = False  # how the run ended could not be written
@@ -258,6 +262,10 @@ class RunRecording:
             self.host.gpus = [dict(gpu.labels) for gpu in known_boards(self._gpus)]
             self.run.simulated = any(gpu.get("simulated") for gpu in self.host.gpus)
             self._writer.defer(self._save)
+
+    def _note_provenance(self, notes: Mapping[str, Sequence[SaidNote]]) -> None:
+        self.run.config, self.run.config_sources = merged_config(self._given_config, notes.get("config", ()))
+        self._writer.defer(self._save)
 
     def _save(self) -> None:
         """Write run.json, or, into a run that another host has begun, what this host adds to it."""

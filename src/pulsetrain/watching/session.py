@@ -10,9 +10,9 @@ from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.sources import Source
 from pulsetrain.sources.opening import open_sources
 from pulsetrain.supervise import Supervisor
+from pulsetrain.training.masking import masked_message
 from pulsetrain.transfer.shipper import Shipper
 from pulsetrain.transfer.store import Store, open_store
-from pulsetrain.untrusted import masked_message
 from pulsetrain.watching.alerting import Alerting
 from pulsetrain.watching.options import WatchOptions
 from pulsetrain.watching.recording import RunClaim, RunRecording
@@ -61,7 +61,7 @@ class Session:
                 self._store = open_store(self.options.to)
             if claim:
                 self.recording = RunRecording(claim, self.options, self._opened, self.supervisor)
-                self._sources.append(self.recording.training)
+                self._sources += filter(None, (self.recording.training, self.recording.provenance))
                 self._consumers.append(self.recording)
                 self._shipper = self._open_shipper(claim)
         except PulsetrainError:

@@ -1,0 +1,78 @@
+"""The configuration of a training, by hand and as it is seen: who counts, what is kept of it, and what is covered."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from pulsetrain.runs.provenance import SaidNote, merged_config
+from pulsetrain.training.config import MOST_VALUES, plain_config
+
+SCRIPT = """
+import os, subprocess, sys
+import pulsetrain
+from pulsetrain.training import config
+pulsetrain.init(config={"lr": 0.1, "model": {"depth": 12}})
+config.record({"lr": 5, "seen": "by a hook", "model": {"width": 64}}, "hook")
+config.record({"seen": "by another", "batch": 8}, "another hook")
+pulsetrain.config(lr=0.2, api_key="sesame-sesame")
+pulsetrain.config(3)
+for step in range(3):
+    pulsetrain.log(step=step, loss=1.0)
+if "RANK" not in os.environ:
+    subprocess.run([sys.executable, __file__], env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"}, check=True)
+"""
+
+
+def recorded(home: Path) -> dict[str, Any]:
+    (file,) = home.glob("runs/*/run.json")
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def run(home: Path, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PULSETRAIN_", "PYTHON"))}
+    command = [sys.executable, "-m", "pulsetrain", "run", "--simulate", "1xL4", "--quiet", "--", sys.executable]
+    return subprocess.run(
+        [*command, str(script), *words], env={**kept, "PULSETRAIN_HOME": str(home)}, capture_output=True, text=True
+    )
+
+
+def test_a_configuration_under_run_is_recorded_by_the_first_rank_and_the_programs_own_word_counts(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = run(tmp_path / "home", tmp_path / "train.py")
+    assert done.returncode == 0, done.stderr
+    assert "neither a dict nor an object" in done.stderr
+    found = recorded(tmp_path / "home")
+    assert found["config"] == {
+        "lr": 0.2,
+        "api_key": "***",
+        "model": {"depth": 12, "width": 64},
+        "seen": "by a hook",
+        "batch": 8,
+    }
+    assert found["config_sources"] == ["pulsetrain.config", "pulsetrain.init", "hook", "another hook"]
+    assert len(list(tmp_path.glob("home/runs/*/*/provenance_*"))) == 1
+    assert not any(b"sesame-sesame" in file.read_bytes() for file in tmp_path.glob("home/**/*") if file.is_file())
+
+
+def test_a_configuration_without_end_is_bounded_and_no_array_is_read() -> None:
+    class OnGpu:
+        shape, dtype = (2, 3), "float32"
+
+        def __str__(self) -> str:
+            raise AssertionError("this would wait for the device")
+
+    assert plain_config({"x": OnGpu(), "kind": OnGpu, "many": {3}}) == {
+        "x": "OnGpu of shape (2, 3)",
+        "kind": f"{OnGpu.__qualname__}",
+        "many": [3],
+    }
+    assert len(plain_config({str(number): number for number in range(10 * MOST_VALUES)})) == MOST_VALUES - 1
+    text = "x" * 200_000
+    config, sources = merged_config({}, [SaidNote(name, {name: text}, False) for name in ("a", "b")])
+    assert (list(config), sources) == (["a"], ["a"])
