@@ -116,6 +116,8 @@ class Live:
         """Those that fire now, by their keys."""
         self.xids: dict[str, LastXid] = {}
         """The last XID error of each GPU, by its UUID."""
+        self.training_name = ""
+        """What `set_training` has last called the training; empty where nobody has."""
         self._tables: dict[str, dict[Subject, SubjectState]] = defaultdict(dict)
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -154,6 +156,8 @@ class Live:
     def _note(self, event: Event) -> None:
         self.events[event.kind, event.severity] += 1
         note_alert(self.alerts, event, event)
+        if event.kind == "set_training":
+            self.training_name = str(event.details.get("training") or "")
         uuid, xid = event.details.get("uuid"), event.details.get("xid")
         if isinstance(uuid, str) and isinstance(xid, int):
             self.xids[uuid] = LastXid(xid, self.time)

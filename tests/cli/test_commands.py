@@ -115,9 +115,12 @@ def test_watch_ends_quietly_when_its_reader_goes_away(environment: dict[str, str
     process.stderr.close()
 
 
-def test_watch_records_when_asked_and_not_otherwise(environment: dict[str, str], home: Path) -> None:
+@pytest.mark.parametrize("how", ["--record", "--to"])
+def test_watch_records_when_asked_and_not_otherwise(environment: dict[str, str], home: Path, how: str) -> None:
+    environment["PULSETRAIN_TO"] = str(home / "place")
+    asked = [how] if how == "--record" else [how, str(home / "place")]
     for record, expected in ((False, 0), (True, 1)):
-        process = _start(environment, "watch", "--simulate", "1xL4", "--json", *(["--record"] if record else []))
+        process = _start(environment, "watch", "--simulate", "1xL4", "--json", *(asked if record else []))
         assert process.stdout
         for _ in range(2):
             process.stdout.readline()
@@ -128,6 +131,7 @@ def test_watch_records_when_asked_and_not_otherwise(environment: dict[str, str],
     (run,) = (home / "runs").iterdir()
     assert json.loads((run / "run.json").read_text())["status"] == "finished"
     assert len(next(run.glob("*/gpu_metrics_*.jsonl")).read_text().splitlines()) >= 2
+    assert list((home / "place" / run.name).rglob("*.seg"))
 
 
 def test_runs_are_listed_shown_and_removed_after_asking(pulsetrain: Pulsetrain, home: Path) -> None:

@@ -647,4 +647,5 @@ def test_the_settings_in_the_page_are_valid(tmp_path: Path) -> None:
 def test_a_group_is_named_by_run_and_host_whatever_they_are_called() -> None:
     assert group_path({"host": "gpu01", "run": "r1"}) == "/metrics/job/pulsetrain/run/r1/host/gpu01"
     assert group_path({"host": "gpu 01"}) == "/metrics/job/pulsetrain/host/gpu%2001"
+    assert group_path({"host": "gpu01", "run": "r1"}, "a b") == "/metrics/job/a%20b/run/a%20b/host/gpu01"
     assert group_path({"host": "a/b"}) == "/metrics/job/pulsetrain/host@base64/YS9i"

@@ -12,6 +12,7 @@ import urllib.request
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -323,6 +324,45 @@ def test_a_pushgateway_keeps_the_last_state_when_asked_to(snapshots: list[Snapsh
         pushing.end()
         assert pushing.wait() is None
         assert in_gateway(server) == state_of(snapshots)
+
+
+NOTEBOOK = """
+import sys, time, pulsetrain
+pulsetrain.init("notebook", simulate="1xL4", quiet=True, interval=0.2)
+for name in ("first", "two/three"):
+    pulsetrain.set_training(name)
+    pulsetrain.monitor("some_stat", 0.125)
+    sys.stdin.readline()
+pulsetrain.finish()
+"""
+
+
+def test_the_name_of_a_training_is_the_exported_job_and_the_run_that_prometheus_scrapes_from_a_pushgateway(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    with (
+        Pushgateway(tmp_path / "gateway") as gateway,
+        Prometheus(tmp_path / "prometheus", [gateway.url.removeprefix("http://")]) as prometheus,
+    ):
+        (home / "pulsetrain.toml").write_text(f'[push.lab]\nurl = "pushgateway:{gateway.url}"\ninterval = 0.5\n')
+        program = [sys.executable, "-c", NOTEBOOK]
+        with subprocess.Popen(program, env=environment(home), stdin=subprocess.PIPE, text=True) as notebook:
+            assert notebook.stdin
+
+            def is_the_only_training(name: str) -> bool:
+                found = prometheus.query('training_value{name="some_stat"} == 0.125')
+                return {(one["metric"]["exported_job"], one["metric"]["run"]) for one in found} == {(name, name)}
+
+            for name in ("first", "two/three"):
+                assert eventually(partial(is_the_only_training, name))
+                (power,) = prometheus.query("gpu_power_draw_watts")
+                assert power["metric"]["exported_job"] == power["metric"]["run"] == name
+                notebook.stdin.write("\n")
+                notebook.stdin.flush()
+        assert notebook.returncode == 0
+        assert get(f"{gateway.url}/api/v1/metrics")["data"] == []
 
 
 def state_of(snapshots: list[Snapshot]) -> dict[tuple[tuple[str, str], ...], float]:

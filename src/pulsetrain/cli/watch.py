@@ -4,13 +4,14 @@ import sys
 from dataclasses import replace
 
 import click
+from click.core import ParameterSource
 
 from pulsetrain.cli import options
 from pulsetrain.watching.options import WatchOptions
 
 
 @click.command(short_help="Watch this machine until stopped.")
-@click.option("--record", is_flag=True, help="Record into a run folder.")
+@click.option("--record", is_flag=True, help="Record into a run folder. --to does too: it sends what is recorded.")
 @options.watching
 @click.option(
     "--runs",
@@ -43,6 +44,7 @@ def watch(record: bool, watching: WatchOptions, runs: tuple[str, ...], as_json: 
         watching = replace(watching, outputs=replace(watching.outputs, run_folders=folders))
     name = watching.name or "watch"
     session = Session(replace(watching, sources=watching.sources.all_by_default(), name=name))
+    record = record or _is_to_be_sent(watching)
     session.open(claim_run(session.options) if record else None)
     if as_json or quiet:
         warn_of_broken(session.unavailable)
@@ -64,3 +66,9 @@ def watch(record: bool, watching: WatchOptions, runs: tuple[str, ...], as_json: 
     session.finish()
     if session.recording and not quiet:
         to_terminal([f"recorded in {session.recording.folder.path}"])
+
+
+def _is_to_be_sent(watching: WatchOptions) -> bool:
+    """Whether --to was given. A place from the settings is for the runs of this user, and makes none of its own."""
+    source = click.get_current_context().get_parameter_source("send_to")
+    return bool(watching.to) and source is ParameterSource.COMMANDLINE

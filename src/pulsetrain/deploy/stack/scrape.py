@@ -84,10 +84,14 @@ def _exporters() -> dict[str, Any]:
 
 
 def _own(name: str, settings: StackSettings) -> dict[str, Any]:
-    """A server of the stack itself. Series in the Pushgateway have the labels of those who pushed them."""
+    """A server of the stack itself. Series in the Pushgateway have the labels of those who pushed them.
+
+    Their job is `exported_job` too, as it is without `honor_labels`: dashboards of other tools ask for that.
+    """
     job: dict[str, Any] = {"job_name": name}
     if name == "pushgateway":
         job["honor_labels"] = True
+        job["metric_relabel_configs"] = [{"source_labels": ["job"], "target_label": "exported_job"}]
     return job | {"static_configs": [{"targets": [settings.reach(name)], "labels": {"host": host_name()}}]}
 
 

@@ -1,6 +1,6 @@
 """What every kind of push target is built from, and what it has to be able to do."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol
 
 from pulsetrain.outputs.points import Family
@@ -24,6 +24,8 @@ class PushLink(NamedTuple):
     part: Part
     """Knows how the pushing is doing."""
     batch_seconds: float = BATCH_SECONDS
+    training_name: Callable[[], str] = str
+    """What `set_training` has last called the training; empty where nobody has."""
 
 
 class Outlet(Protocol):

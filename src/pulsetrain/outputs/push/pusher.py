@@ -47,11 +47,12 @@ class Pusher:
         self._families_of = families_of
         self._client = client
         self._part = (supervisor or Supervisor()).part(f"push-{target.name}", STUCK_AFTER_SECONDS)
-        spool = Spool(spool_folder, target.name)
-        self._outlet = open_outlet(PushLink(target, client, labels, spool, self._part, batch_seconds))
-        self._greeted = False
         self._every = _every(target)
         self._live = Live() if self._every else LatestReadings()
+        spool = Spool(spool_folder, target.name)
+        link = PushLink(target, client, labels, spool, self._part, batch_seconds, lambda: self._live.training_name)
+        self._outlet = open_outlet(link)
+        self._greeted = False
         self._due = 0.0
         self._arrived: deque[Snapshot] = deque(maxlen=WAITING_SNAPSHOTS)
         self._missed = 0

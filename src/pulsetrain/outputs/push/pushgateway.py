@@ -1,5 +1,8 @@
 """A Prometheus Pushgateway: holds the last state of a run for Prometheus to scrape, and knows no times.
 
+What `set_training` calls the training is the job and the run of its group. Prometheus shows a job that was pushed as
+`exported_job`.
+
 States of the past are of no use to it, so nothing is kept while it is away.
 """
 
@@ -18,6 +21,9 @@ from pulsetrain.outputs.push.outlet import PushLink
 log = logging.getLogger(__name__)
 
 PROMISE = "It gets the state of the moment when it works."
+JOB = "pulsetrain"
+"""Where no training has a name."""
+MOST_NAME_LETTERS = 200
 
 
 def open_outlet(link: PushLink) -> "Pushgateway":
@@ -25,12 +31,16 @@ def open_outlet(link: PushLink) -> "Pushgateway":
 
 
 class Pushgateway:
-    """An outlet for the group of one run and host. It is deleted at the end, unless it is to be kept."""
+    """An outlet for the group of one training and host. It is deleted when the next begins, unless it is to be kept."""
 
     def __init__(self, link: PushLink) -> None:
         self._target = link.target
         self._client = link.client
-        self._url = link.target.url + group_path(link.labels)
+        self._labels = link.labels
+        self._training_name = link.training_name
+        self._url = self._group_url("")
+        self._left_url: str | None = None
+        """The group of the training before, until it is deleted."""
         self._backoff = Backoff(link.target.name, PROMISE, link.part)
         self._state: Collection[Family] | None = None
 
@@ -39,11 +49,17 @@ class Pushgateway:
 
     def add(self, seconds: float, families: Collection[Family], *, late: bool) -> None:
         self._state = families
+        url = self._group_url(self._training_name())
+        if url != self._url:
+            if not self._target.keep_group:
+                self._left_url = self._left_url or self._url
+            self._url = url
 
     def flush(self) -> None:
         if self._state is None or not self._backoff.ready:
             return
         try:
+            self._delete_left()
             self._client.request("PUT", self._url, render(self._state, "text"), {"Content-Type": CONTENT_TYPES["text"]})
         except PushError as error:
             self._backoff.failed(error)
@@ -74,6 +90,7 @@ class Pushgateway:
             self.flush()
             return self._state is None
         try:
+            self._delete_left()
             self._client.request("DELETE", self._url)
         except PushError as error:
             self._backoff.failed(error)
@@ -81,10 +98,20 @@ class Pushgateway:
         self._backoff.succeeded()
         return True
 
+    def _delete_left(self) -> None:
+        if self._left_url is not None:
+            self._client.request("DELETE", self._left_url)
+            self._left_url = None
 
-def group_path(labels: Mapping[str, str]) -> str:
-    """`/metrics/job/pulsetrain/run/ID/host/NAME`."""
-    return "/metrics/job/pulsetrain" + "".join(_pair(name, labels[name]) for name in ("run", "host") if name in labels)
+    def _group_url(self, training_name: str) -> str:
+        return self._target.url + group_path(self._labels, training_name[:MOST_NAME_LETTERS])
+
+
+def group_path(labels: Mapping[str, str], training_name: str = "") -> str:
+    """`/metrics/job/pulsetrain/run/ID/host/HOST`; of a training with a name, that is both job and run."""
+    labels = {**labels, "run": training_name} if training_name else labels
+    pairs = {"job": training_name or JOB, **{name: labels[name] for name in ("run", "host") if name in labels}}
+    return "/metrics" + "".join(_pair(name, value) for name, value in pairs.items())
 
 
 def _pair(name: str, value: str) -> str:
