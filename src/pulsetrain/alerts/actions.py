@@ -17,7 +17,6 @@ import psutil
 
 from pulsetrain.errors import UsageError, did_you_mean
 from pulsetrain.rules.alert import FIRING
-from pulsetrain.rules.declared import RULES
 from pulsetrain.snapshot import Event, Snapshot
 from pulsetrain.supervise import Supervisor, Worker, reason_of
 
@@ -44,6 +43,8 @@ class AlertAction(NamedTuple):
 def parse_action(text: str) -> AlertAction:
     """`NonFinite=stop`, `Stalled=checkpoint`, `GpuHot=run:/home/me/cool.sh 250`."""
     rule, _, action = text.partition("=")
+    from pulsetrain.rules.declared import RULES
+
     names = {known.name for known in RULES}
     if rule not in names:
         raise UsageError(

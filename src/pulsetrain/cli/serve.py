@@ -13,10 +13,12 @@ from pulsetrain.cli import options
 from pulsetrain.sources import Options
 
 if TYPE_CHECKING:
+    from pulsetrain.rules.thresholds import Thresholds
     from pulsetrain.runs.folder import Home
     from pulsetrain.serving.web_config import WebConfig
     from pulsetrain.views.live.machines import WatchedMachine
     from pulsetrain.views.web.collecting import Collecting
+    from pulsetrain.views.web.fleet import Fleet
     from pulsetrain.watching.session import Session
 
 NOT_ENCRYPTED = "traffic is not encrypted; set up TLS with --web-config, or use an SSH tunnel"
@@ -92,7 +94,6 @@ def serve(
     from pulsetrain.cli.stopping import stop_on_signals
     from pulsetrain.runs.folder import Home
     from pulsetrain.serving.web_config import WebConfig, load
-    from pulsetrain.views.web.fleet import Fleet
     from pulsetrain.views.web.security import is_loopback
     from pulsetrain.views.web.server import WebServer
     from pulsetrain.views.web.site import Site
@@ -103,8 +104,7 @@ def serve(
     token = _token(address, protection, wanted=wants_token)
     machines = _machines(connect, machine, interval, none=no_machine)
     thresholds = settings.in_force().config.thresholds
-    nodes = Fleet(fleet, thresholds) if fleet else None
-    site = Site(home, folders, machines=machines, fleet=nodes, thresholds=thresholds)
+    site = Site(home, folders, machines=machines, fleet=_fleet(fleet, thresholds), thresholds=thresholds)
     collecting = _collecting(home, quota) if collector else None
     server = WebServer(
         site, address, port, token=token, protection=protection, allowed_hosts=allow_host, collecting=collecting
@@ -171,16 +171,28 @@ def _collecting(home: "Home", quota: float) -> "Collecting":
     return Collecting(Receiver(home, quota_bytes=int(quota * 1e9)), token, how)
 
 
+def _fleet(url: str | None, thresholds: "Thresholds") -> "Fleet | None":
+    if url is None:
+        return None
+    from pulsetrain.views.web.fleet import Fleet
+
+    return Fleet(url, thresholds)
+
+
 def _machines(connect: Sequence[str], machine: Options, interval: float, *, none: bool) -> "list[WatchedMachine]":
-    from pulsetrain.views.live.feeds import LocalFeed
     from pulsetrain.views.live.machines import WatchedMachine
-    from pulsetrain.views.live.remote import RemoteFeed
+
+    found = []
+    if connect:
+        from pulsetrain.views.live.remote import RemoteFeed
+
+        found = [WatchedMachine(RemoteFeed(address, interval)) for address in connect]
+    if none:
+        return found
+    from pulsetrain.views.live.feeds import LocalFeed
     from pulsetrain.watching.options import WatchOptions
     from pulsetrain.watching.session import Session
 
-    found = [WatchedMachine(RemoteFeed(address, interval)) for address in connect]
-    if none:
-        return found
     session = Session(WatchOptions(sources=machine.all_by_default(), interval_seconds=interval))
     session.open()
     return [WatchedMachine(LocalFeed(session), local=True), *found]

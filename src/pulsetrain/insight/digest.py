@@ -6,14 +6,17 @@ when somebody asks for it.
 
 import contextlib
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.insight.report import Report, make_report
 from pulsetrain.regular_files import read_description
 from pulsetrain.runs.folder import Run, RunFolder, write_json
 from pulsetrain.untrusted import showable_json
+
+if TYPE_CHECKING:
+    from pulsetrain.insight.report import Report
 
 DIGEST_JSON = "digest.json"
 
@@ -60,7 +63,7 @@ class RunDigest(msgspec.Struct, kw_only=True):
     hosts: dict[str, HostUse] = {}
 
 
-def digest_of(report: Report, size_bytes: int) -> RunDigest:
+def digest_of(report: "Report", size_bytes: int) -> RunDigest:
     """The digest of a run with this report."""
     summary, training = report.summary, report.summary.training
     busy = [gpu.utilization_percent_mean for gpu in summary.gpus if gpu.utilization_percent_mean is not None]
@@ -99,7 +102,7 @@ def load_digest(folder: RunFolder, run: Run) -> RunDigest | None:
         return None
 
 
-def keep_digest(folder: RunFolder, report: Report) -> RunDigest:
+def keep_digest(folder: RunFolder, report: "Report") -> RunDigest:
     """Make the digest of a run, and keep it if that has ended and the folder is ours to write."""
     digest = digest_of(report, folder.size_bytes())
     if report.run.status != "running":
@@ -110,13 +113,15 @@ def keep_digest(folder: RunFolder, report: Report) -> RunDigest:
 
 def whole_digest(folder: RunFolder, run: Run) -> RunDigest | None:
     """The digest of any run, made now if there is none; None for a run that cannot be read."""
+    from pulsetrain.insight.report import make_report
+
     try:
         return load_digest(folder, run) or keep_digest(folder, make_report(folder))
     except PulsetrainError:
         return None
 
 
-def _use(report: Report, host: str) -> HostUse:
+def _use(report: "Report", host: str) -> HostUse:
     devices = [device for device in report.energy.devices if device.host == host and device.charged]
     boards = {device.gpu_index for device in devices if device.device == "gpu"}
     gpus = [gpu for gpu in report.summary.gpus if gpu.host == host and gpu.gpu_index in boards]

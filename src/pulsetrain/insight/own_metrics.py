@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from pulsetrain.insight.metric_names import Better, better, in_order_of_interest
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.line_columns import identifier
 from pulsetrain.runs.tables import columns
+
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,7 +48,7 @@ class OwnCurve:
     values: Floats
 
 
-def own_names(database: Database) -> list[str]:
+def own_names(database: "Database") -> list[str]:
     """The names that the program made up: first what says how good the model is, figures of single layers last."""
     return made_up([name for name, kind in database.columns("training").items() if kind == "DOUBLE"])
 
@@ -57,12 +59,12 @@ def made_up(names: Iterable[str]) -> list[str]:
     return in_order_of_interest([name for name in names if name not in declared])
 
 
-def read_own_metrics(database: Database) -> list[OwnMetric]:
+def read_own_metrics(database: "Database") -> list[OwnMetric]:
     """Those that ever had a value, MOST_NAMES of them at most: a program can make up names without end."""
     return courses(database, own_names(database)[:MOST_NAMES])
 
 
-def courses(database: Database, names: Sequence[str]) -> list[OwnMetric]:
+def courses(database: "Database", names: Sequence[str]) -> list[OwnMetric]:
     """Those of these fields of the training that ever had a value."""
     if not names:
         return []
@@ -75,7 +77,7 @@ def courses(database: Database, names: Sequence[str]) -> list[OwnMetric]:
     ]
 
 
-def _figures(database: Database, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _figures(database: "Database", names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """All in one query: each would have to look at all columns there are."""
     wanted = {
         "count": "count({0})",
@@ -92,7 +94,7 @@ def _figures(database: Database, names: Sequence[str]) -> dict[str, dict[str, An
     return {name: {figure: row[f"{figure}_{number}"] for figure in wanted} for number, name in enumerate(names)}
 
 
-def _shapes(database: Database, names: Sequence[str]) -> dict[str, list[float]]:
+def _shapes(database: "Database", names: Sequence[str]) -> dict[str, list[float]]:
     """The means over stretches of time of equal length, of those stretches that have values."""
     means = ", ".join(f"avg({identifier(name)}) AS mean_{number}" for number, name in enumerate(names))
     rows = database.rows(
@@ -109,7 +111,7 @@ def _shapes(database: Database, names: Sequence[str]) -> dict[str, list[float]]:
     }
 
 
-def read_curve(database: Database, name: str) -> OwnCurve:
+def read_curve(database: "Database", name: str) -> OwnCurve:
     """The course of one field of the training."""
     lines = database.arrays(
         f"SELECT elapsed_seconds AS seconds, {identifier(name)} AS value FROM first_rank.training "
@@ -118,7 +120,7 @@ def read_curve(database: Database, name: str) -> OwnCurve:
     return OwnCurve(_thinned(lines["seconds"], CURVE_POINTS), _thinned(lines["value"], CURVE_POINTS))
 
 
-def read_curves(database: Database, names: Sequence[str]) -> dict[str, OwnCurve]:
+def read_curves(database: "Database", names: Sequence[str]) -> dict[str, OwnCurve]:
     """The courses of those fields that have at least two values."""
     curves = {name: read_curve(database, name) for name in names}
     return {name: curve for name, curve in curves.items() if len(curve.values) > 1}

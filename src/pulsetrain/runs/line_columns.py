@@ -7,13 +7,15 @@ null too, and the rest of its line stays.
 import json
 from collections.abc import Collection, Iterable
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING
 
 from pulsetrain.runs.codec import NOTE, RANK_NOTE, rank_of
 from pulsetrain.runs.line_file import LineFile
 from pulsetrain.runs.tables import OTHER, line_columns
 from pulsetrain.untrusted import showable
+
+if TYPE_CHECKING:
+    import duckdb
 
 MOST_FOUND = 1000
 """Columns beyond the declared ones. A program can make up names without end: what is left goes into `other`."""
@@ -56,7 +58,7 @@ def file_list(files: Iterable[Path]) -> str:
     return f"[{', '.join(map(quoted, literal))}]"
 
 
-def line_query(connection: duckdb.DuckDBPyConnection, table: str, files: Collection[Path]) -> str:
+def line_query(connection: "duckdb.DuckDBPyConnection", table: str, files: Collection[Path]) -> str:
     """A query for the lines of these files: `filename`, all columns, `other`. Reads them once to see what they have."""
     lines = _line_query(connection, table, files)
     late = late_ranks(files) if table == "training" else {}
@@ -77,7 +79,7 @@ def late_ranks(files: Iterable[Path]) -> dict[Path, int]:
     return found
 
 
-def _line_query(connection: duckdb.DuckDBPyConnection, table: str, files: Collection[Path]) -> str:
+def _line_query(connection: "duckdb.DuckDBPyConnection", table: str, files: Collection[Path]) -> str:
     declared = {column.name: column.type for column in line_columns(table)}
     if table == "training":
         declared[NOTE] = "VARCHAR"
@@ -99,7 +101,9 @@ def _line_query(connection: duckdb.DuckDBPyConnection, table: str, files: Collec
         SELECT filename, columns.*, other FROM numbered LEFT JOIN others USING (line) ORDER BY line"""
 
 
-def _found(connection: duckdb.DuckDBPyConnection, lines: str, declared: Collection[str]) -> tuple[dict[str, str], bool]:
+def _found(
+    connection: "duckdb.DuckDBPyConnection", lines: str, declared: Collection[str]
+) -> tuple[dict[str, str], bool]:
     """Columns for fields that are not declared, and whether these are all; the recorder's notes do not count.
 
     A name that would steer a terminal has none.

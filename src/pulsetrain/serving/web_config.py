@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-import yaml
 
 from pulsetrain.errors import UsageError
 
@@ -70,6 +69,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 def load(path: Path) -> WebConfig:
     """Read the file, and all that it names, so that a mistake is told before anything starts."""
+    import yaml
+
     try:
         file = msgspec.convert(yaml.safe_load(path.read_text()) or {}, _File)
     except OSError as error:

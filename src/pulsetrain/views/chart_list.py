@@ -8,6 +8,9 @@ from typing import Literal
 from pulsetrain.insight.parts import STEP_PARTS
 from pulsetrain.units import GIB, JOULES_PER_WH, MIB, MIB_PER_GIB
 
+GAP = 5.0
+"""So many times the usual distance between points is a gap in the record, and a line does not cross it."""
+
 TRAINING, TIME, GPUS, HOST, ENERGY = "Training", "Time", "GPUs", "Host", "Energy"
 OWN_METRICS = "Logged by the program"
 GROUPS = (TRAINING, OWN_METRICS, GPUS, HOST, ENERGY)

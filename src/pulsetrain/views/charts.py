@@ -19,6 +19,7 @@ from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run
 from pulsetrain.units import JOULES_PER_KWH, JOULES_PER_WH
 from pulsetrain.views.chart_list import (
+    GAP,
     GPU_MEMORY,
     LEARNING_RATE,
     LOSS,
@@ -38,8 +39,6 @@ from pulsetrain.views.chart_list import (
 POINTS = 600
 """Of a line at most, half as many where there are many lines."""
 MANY_LINES = 4
-GAP = 5.0
-"""So many times the usual distance between points is a gap in the record, and a line does not cross it."""
 MOST_OWN_METRICS = 24
 """A page that draws more of them is one that nobody reads."""
 MOST_CLASSES = 8

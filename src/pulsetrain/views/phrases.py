@@ -13,6 +13,7 @@ from pulsetrain.insight.summary import GpuSummary, Summary, mean
 from pulsetrain.runs.folder import Run
 from pulsetrain.snapshot import Severity
 from pulsetrain.units import MIB
+from pulsetrain.views.outcomes import GOOD, outcome
 from pulsetrain.views.terminal.braille import sparkline
 from pulsetrain.views.text import (
     Style,
@@ -29,16 +30,6 @@ from pulsetrain.views.text import (
     used_of,
 )
 
-GOOD = frozenset({"running", "finished", "detached"})
-"""Statuses of a run in which nothing has gone wrong."""
-OUTCOME = {
-    "running": "running",
-    "finished": "finished",
-    "failed": "failed",
-    "interrupted": "interrupted",
-    "detached": "detached",
-    "died": "died (it or pulsetrain was killed)",
-}
 METHODS = {
     "counter": "the GPUs' own counters",
     "polled power": "power, read many times a second",
@@ -63,12 +54,6 @@ LEAST_SHAPE = 3
 """Fewer values have no course to see."""
 NO_CARBON = "name a region, --carbon-region DE"
 SEVERITY = {"warning": "yellow", "critical": "red"}
-
-
-def outcome(run: Run) -> str:
-    """`finished`, or `failed (exit code 1)`."""
-    code = f" (exit code {run.exit_code})" if run.exit_code else ""
-    return OUTCOME.get(run.status, run.status) + code
 
 
 def headline(report: Report, style: Style) -> str:

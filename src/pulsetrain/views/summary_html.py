@@ -3,7 +3,7 @@
 import io
 
 from pulsetrain.insight.report import Report
-from pulsetrain.views import phrases
+from pulsetrain.views import outcomes, phrases
 from pulsetrain.views.pages import page
 from pulsetrain.views.summary import facts
 from pulsetrain.views.text import Style, duration
@@ -16,8 +16,8 @@ def summary_html(report: Report) -> str:
     return page(
         "summary",
         name=report.run.name,
-        outcome=phrases.outcome(report.run),
-        good=report.run.status in phrases.GOOD,
+        outcome=outcomes.outcome(report.run),
+        good=report.run.status in outcomes.GOOD,
         duration=duration(report.seconds),
         head=phrases.GPU_HEAD,
         rows=phrases.gpu_rows(report, style) if report.summary.gpus else [],

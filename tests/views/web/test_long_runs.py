@@ -3,6 +3,8 @@
 import json
 import math
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -221,3 +223,22 @@ def test_a_tick_with_many_steps_shows_the_time_of_one(made: Path) -> None:
     ((_, lines),) = columns.lines_read(charts)
     assert lines[0].column.since(SECONDS)[1].tolist() == [0.025]
     columns.close()
+
+
+def test_the_first_chart_needs_neither_the_database_nor_the_report(run: RunFolder) -> None:
+    """Their imports would be most of the time from the start of the server to its first answer."""
+    for file in [*run.files("gpu"), *run.files("host")]:
+        file.unlink()  # some of their lines are in no pyramid
+    script = f"""
+import sys
+from pathlib import Path
+import pulsetrain.cli.serve, pulsetrain.views.web.server
+from pulsetrain.runs.folder import Home
+from pulsetrain.views.web.api import series_document
+from pulsetrain.views.web.site import Site
+found = series_document(Site(Home(Path({str(run.path.parent)!r}))), {ID!r}, ["loss"], None, None, 500, 0.0)
+assert len(found["charts"]["loss"][0]["x"]) > 100
+print({{"duckdb", "yaml", "httpx", "jinja2", "matplotlib", "pulsetrain.insight.report"}} & sys.modules.keys())
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout == "set()\n"

@@ -7,7 +7,7 @@ from pulsetrain.insight.compare.figures import Figure
 from pulsetrain.insight.compare.significance import RELEVANT
 from pulsetrain.units import MIB
 from pulsetrain.views.compare.content import ComparedRun
-from pulsetrain.views.phrases import OUTCOME
+from pulsetrain.views.outcomes import OUTCOME
 from pulsetrain.views.text import (
     ABSENT,
     bytes_text,

@@ -27,6 +27,7 @@ from pulsetrain.runs.folder import Home, RunFolder
 from pulsetrain.supervise import reason_of
 from pulsetrain.views.text import duration
 from pulsetrain.views.web import api
+from pulsetrain.views.web.reporting import report_document
 from pulsetrain.views.web.site import Site
 from pulsetrain.views.web.streams import Streams
 
@@ -105,7 +106,7 @@ class NotebookFeed:
         charts = chosen(about["charts"])
         keys = [chart["key"] for chart in charts]
         series = api.series_document(self._site, self._id, keys, None, None, POINTS, 0.0)
-        report = api.report_document(self._site, self._id)
+        report = report_document(self._site, self._id)
         catalog = api.catalog_document()
         return {
             "run": about["run"],

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from pulsetrain.insight.report import Report
 from pulsetrain.insight.summary import mean
 from pulsetrain.insight.training_summary import TrainingSummary
-from pulsetrain.views import phrases, plots
+from pulsetrain.views import outcomes, phrases, plots
 from pulsetrain.views.charts import Chart, run_span
 from pulsetrain.views.colors import LIGHT
 from pulsetrain.views.pages import page
@@ -44,8 +44,8 @@ def report_html(report: Report, charts: Sequence[Chart]) -> str:
     return page(
         "report",
         report=report,
-        outcome=phrases.outcome(report.run),
-        good=report.run.status in phrases.GOOD,
+        outcome=outcomes.outcome(report.run),
+        good=report.run.status in outcomes.GOOD,
         duration=duration(report.seconds),
         cards=_cards(report),
         sections=found,

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 
 from pulsetrain.insight.report import Report
-from pulsetrain.views import phrases
+from pulsetrain.views import outcomes
 from pulsetrain.views.report.content import Row, Section, sections
 from pulsetrain.views.text import PLAIN, duration
 
 
 def report_markdown(report: Report) -> str:
     """A whole document, from its first heading to the last line."""
-    ended = f"{phrases.outcome(report.run)} after {duration(report.seconds)}"
+    ended = f"{outcomes.outcome(report.run)} after {duration(report.seconds)}"
     blocks = [f"# {_escape(report.run.name)}", f"{ended[0].upper()}{ended[1:]}."]
     for section in sections(report, PLAIN):
         blocks += [f"## {section.title}", *_blocks(section)]

@@ -11,20 +11,14 @@ import numpy as np
 from pulsetrain import catalog
 from pulsetrain.catalog.time_classes import TIME_CLASSES
 from pulsetrain.errors import PulsetrainError, UsageError
-from pulsetrain.insight.changes import Change, find_changes
-from pulsetrain.insight.report import Report, Study
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run
 from pulsetrain.untrusted import showable_document
-from pulsetrain.views import phrases
+from pulsetrain.views import outcomes
 from pulsetrain.views.chart_list import GROUPS, DeclaredChart
 from pulsetrain.views.colors import DARK, LIGHT, TIME_CLASS_COLORS
-from pulsetrain.views.report.content import sections
-from pulsetrain.views.text import PLAIN, duration
-from pulsetrain.views.verdict_phrases import cost_text, evidence_text
+from pulsetrain.views.text import duration
 from pulsetrain.views.web.chart_columns import InView
 from pulsetrain.views.web.columns import ChartLine
-from pulsetrain.views.web.figures import event_document, report_figures
 from pulsetrain.views.web.following import FollowedRun
 from pulsetrain.views.web.site import Site
 from pulsetrain.views.web.thinning import Stretches, ThinLine, rounded, thin, thin_stretches
@@ -34,12 +28,7 @@ MOST_CHARTS = 200
 """In one question."""
 MOST_STEPS = 2000
 """Points of the curve that says which step was when."""
-MOST_EVENTS = 2000
-MOST_CHANGES = 15
 MOST_CSV_ROWS = 5_000_000
-
-BAND_PARTS = 480
-"""Of a run, in the band that shows where its time went."""
 
 Document = dict[str, Any]
 
@@ -50,7 +39,7 @@ class NotFound(PulsetrainError):
 
 def run_document(site: Site, id: str) -> Document:
     """A run, at once: what run.json says, which charts it has, and how it is doing."""
-    followed = _opened(site, id)
+    followed = opened_run(site, id)
     run = followed.run
     elapsed = followed.elapsed_seconds
     charts = followed.columns.charts()
@@ -77,8 +66,8 @@ def run_summary(id: str, run: Run) -> Document:
         "id": id,
         "name": run.name,
         "status": run.status,
-        "outcome": phrases.outcome(run),
-        "good": run.status in phrases.GOOD,
+        "outcome": outcomes.outcome(run),
+        "good": run.status in outcomes.GOOD,
         "start": run.start.timestamp(),
         "seconds": run.seconds,
         "took": duration(run.seconds) if run.seconds is not None else "",
@@ -111,7 +100,7 @@ def series_document(
     site: Site, id: str, keys: Sequence[str], start: float | None, end: float | None, points: int, smooth: float
 ) -> Document:
     """Charts between two moments, thinned to so many points. `smooth` is a share of the time in view."""
-    followed = _opened(site, id)
+    followed = opened_run(site, id)
     charts = [_chart(followed, key) for key in keys[:MOST_CHARTS]]
     begin, until = start if start is not None else 0.0, end if end is not None else max(followed.elapsed_seconds, 1e-3)
     if not begin < until:
@@ -128,126 +117,9 @@ def series_document(
     }
 
 
-def report_document(site: Site, id: str) -> Document:
-    """What the report of a run says, in its words and as data."""
-    study = site.study(id)
-    if study is None:
-        raise NotFound(f"there is no run {id!r}.")
-    report = study.report
-    return {
-        "seconds": report.seconds,
-        "figures": report_figures(report),
-        "sections": [
-            {
-                "title": section.title,
-                "facts": section.facts,
-                "table": {"head": section.table.head, "rows": section.table.rows, "align": section.table.align}
-                if section.table
-                else None,
-                "remarks": section.remarks,
-            }
-            for section in sections(report, PLAIN)
-        ],
-        "verdict": _verdict(report),
-        "ledger": report.ledger,
-        "band": _band(study, report.seconds),
-    }
-
-
-def _verdict(report: Report) -> Document | None:
-    """What held the run back, in the words of the report."""
-    if report.verdict is None:
-        return None
-    return {
-        "headline": report.verdict.headline,
-        "main": report.verdict.main.rule if report.verdict.main else None,
-        "sizing": report.verdict.sizing,
-        "findings": [
-            {
-                "rule": finding.rule,
-                "severity": finding.severity,
-                "confidence": finding.confidence,
-                "summary": finding.summary,
-                "evidence": evidence_text(finding),
-                "cost": cost_text(finding.cost, report),
-                "advice": finding.advice,
-                "stretches": [
-                    [evidence.start_seconds, evidence.end_seconds]
-                    for evidence in finding.evidence
-                    if evidence.start_seconds is not None and evidence.end_seconds is not None
-                ],
-            }
-            for finding in report.verdict.findings
-        ],
-    }
-
-
-def changes_document(site: Site, id: str, start: float, end: float) -> list[Document]:
-    """What else changed in a stretch of a run, against the time before it, which is up to four times as long."""
-    if not start < end:
-        raise UsageError("the end must come after the start.")
-    followed = _opened(site, id)
-    before = max(0.0, start - 4 * (end - start))
-    found: list[Change] = followed.columns.query(
-        lambda database: find_changes(database, start, end, before=before, most=MOST_CHANGES)
-    )
-    return [
-        {
-            "name": " ".join(filter(None, (change.field, change.subject))),
-            "table": change.table,
-            "before": f"{change.before:.4g} {change.unit}".rstrip(),
-            "there": f"{change.after:.4g} {change.unit}".rstrip(),
-            "change": f"{100 * (change.after / change.before - 1):+.0f} %" if change.before else "",
-        }
-        for change in found
-    ]
-
-
-def events_document(site: Site, id: str) -> list[Document]:
-    """What happened during a run, in order of time; of very many, the latest."""
-    followed = _opened(site, id)
-    start = followed.run.start.timestamp()
-
-    def ask(database: Database) -> list[Document]:
-        return database.rows(
-            "SELECT epoch(timestamp) AS time, elapsed_seconds, host, kind, severity, message FROM events "
-            f"ORDER BY timestamp DESC LIMIT {MOST_EVENTS}"
-        )
-
-    rows: list[Document] = followed.columns.query(ask)
-    return [
-        event_document(
-            row["kind"] or "",
-            row["message"] or "",
-            row["severity"] or "info",
-            row["elapsed_seconds"] if row["elapsed_seconds"] is not None else row["time"] - start,
-            row["host"],
-        )
-        for row in reversed(rows)
-    ]
-
-
-def processes_document(site: Site, id: str) -> list[Document]:
-    """The processes of a run: what each used, and when it was seen."""
-    followed = _opened(site, id)
-
-    def ask(database: Database) -> list[Document]:
-        return database.rows(
-            "SELECT host, pid, any_value(parent_pid) AS parent_pid, any_value(user) AS user, "
-            "any_value(command) AS command, any_value(container) AS container, list(DISTINCT gpu_index) AS gpus, "
-            "max(gpu_memory_mb) AS gpu_memory_mb, max(cpu_seconds) AS cpu_seconds, avg(cpu_cores) AS cpu_cores, "
-            "max(memory_bytes) AS memory_bytes, min(elapsed_seconds) AS first_seconds, "
-            "max(elapsed_seconds) AS last_seconds FROM process GROUP BY host, pid "
-            "ORDER BY max(gpu_memory_mb) DESC NULLS LAST, max(cpu_seconds) DESC NULLS LAST LIMIT 200"
-        )
-
-    rows: list[Document] = followed.columns.query(ask)
-    return rows
-
-
 def csv_rows(site: Site, id: str, key: str, start: float | None, end: float | None) -> Iterator[str]:
     """Every reading of a chart between two moments, as CSV."""
-    followed = _opened(site, id)
+    followed = opened_run(site, id)
     chart = _chart(followed, key)
     view = InView(0.0 if start is None else start, followed.elapsed_seconds if end is None else end)
     (lines,) = followed.columns.lines([chart], view)
@@ -284,7 +156,7 @@ def catalog_document() -> Document:
     }
 
 
-def _opened(site: Site, id: str) -> FollowedRun:
+def opened_run(site: Site, id: str) -> FollowedRun:
     followed = site.open(id)
     if followed is None:
         raise NotFound(f"there is no run {id!r}.")
@@ -344,17 +216,6 @@ def _steps(followed: FollowedRun) -> Document:
         return {"seconds": [], "steps": []}
     places = np.unique(np.linspace(0, times.size - 1, min(times.size, MOST_STEPS)).astype(int))
     return {"seconds": np.round(times[places], 3).tolist(), "steps": steps[places].tolist()}
-
-
-def _band(study: Study, seconds: float) -> dict[str, list[float]]:
-    """Where the time of the first rank went: the share of each class in each of BAND_PARTS equal parts of the run."""
-    edges = np.linspace(0.0, max(seconds, 1e-3), BAND_PARTS + 1)
-    first = [timeline for timeline in study.timelines if timeline.rank == study.timelines[0].rank]
-    band: dict[str, Any] = {}
-    for timeline in first:
-        for name, used in timeline.band(edges).items():
-            band[name] = band.get(name, 0.0) + used / (edges[1] - edges[0])
-    return {name: np.round(shares, 3).tolist() for name, shares in band.items()}
 
 
 def _help(chart: DeclaredChart) -> str:

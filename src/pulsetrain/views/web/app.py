@@ -19,12 +19,7 @@ from starlette.routing import Route
 
 from pulsetrain import __version__
 from pulsetrain.errors import PulsetrainError, UsageError
-from pulsetrain.outputs import exposition
 from pulsetrain.views.web import api
-from pulsetrain.views.web.comparing import compare_document
-from pulsetrain.views.web.machines import machines_document
-from pulsetrain.views.web.run_list import ListFigures
-from pulsetrain.views.web.scrape import families_of
 from pulsetrain.views.web.site import Site
 
 if TYPE_CHECKING:
@@ -102,11 +97,10 @@ class Endpoint:
 
 def endpoints() -> list[Endpoint]:
     """All that answer with a whole document."""
-    figures = ListFigures()
     return [
         Endpoint("/catalog", "Every metric and every group of charts.", NoQuery, _catalog),
         Endpoint("/runs", "All runs, those in progress first.", NoQuery, _runs),
-        Endpoint("/figures", "Figures of runs in a list.", FiguresQuery, partial(_figures, figures)),
+        Endpoint("/figures", "Figures of runs in a list.", FiguresQuery, _figures),
         Endpoint(
             "/runs/{id}", "A run, and which charts it has.", NoQuery, lambda site, id, _: api.run_document(site, id)
         ),
@@ -120,19 +114,19 @@ def endpoints() -> list[Endpoint]:
             "/runs/{id}/report",
             "What the report of a run says.",
             NoQuery,
-            lambda site, id, _: api.report_document(site, id),
+            _report,
         ),
         Endpoint(
             "/runs/{id}/events",
             "What happened during a run.",
             NoQuery,
-            lambda site, id, _: api.events_document(site, id),
+            _events,
         ),
         Endpoint(
             "/runs/{id}/processes",
             "The processes of a run.",
             NoQuery,
-            lambda site, id, _: api.processes_document(site, id),
+            _processes,
         ),
         Endpoint(
             "/runs/{id}/csv",
@@ -145,14 +139,14 @@ def endpoints() -> list[Endpoint]:
             "/runs/{id}/changes",
             "What else changed in a stretch of a run, against the time before it.",
             RangeQuery,
-            lambda site, id, q: api.changes_document(site, id, q.start, q.end),
+            _changes,
         ),
-        Endpoint("/compare", "Runs side by side.", CompareQuery, lambda site, _, q: compare_document(site, q.run)),
+        Endpoint("/compare", "Runs side by side.", CompareQuery, _compare),
         Endpoint(
             "/machine",
             "The machines in view, now and before.",
             MachineQuery,
-            lambda site, _, q: machines_document(site.machines, q.seconds),
+            _machine,
         ),
         Endpoint("/fleet", "All nodes of a Prometheus-compatible server.", FleetQuery, _fleet),
     ]
@@ -172,9 +166,48 @@ def _runs(site: Site, id: str, query: NoQuery) -> list[api.Document]:
     return [api.run_summary(name, run) for name, run in site.runs()]
 
 
-def _figures(figures: ListFigures, site: Site, id: str, query: FiguresQuery) -> dict[str, api.Document]:
+def _figures(site: Site, id: str, query: FiguresQuery) -> dict[str, api.Document]:
     folders = site.folders()
-    return figures.read([folders[name] for name in query.run if name in folders])
+    return site.list_figures.read([folders[name] for name in query.run if name in folders])
+
+
+# What reads reports is imported when somebody first asks for it: it is most of the time that a start would take.
+
+
+def _report(site: Site, id: str, query: NoQuery) -> api.Document:
+    from pulsetrain.views.web.reporting import report_document
+
+    return report_document(site, id)
+
+
+def _events(site: Site, id: str, query: NoQuery) -> list[api.Document]:
+    from pulsetrain.views.web.reporting import events_document
+
+    return events_document(site, id)
+
+
+def _processes(site: Site, id: str, query: NoQuery) -> list[api.Document]:
+    from pulsetrain.views.web.reporting import processes_document
+
+    return processes_document(site, id)
+
+
+def _changes(site: Site, id: str, query: RangeQuery) -> list[api.Document]:
+    from pulsetrain.views.web.reporting import changes_document
+
+    return changes_document(site, id, query.start, query.end)
+
+
+def _compare(site: Site, id: str, query: CompareQuery) -> api.Document:
+    from pulsetrain.views.web.comparing import compare_document
+
+    return compare_document(site, query.run)
+
+
+def _machine(site: Site, id: str, query: MachineQuery) -> list[api.Document]:
+    from pulsetrain.views.web.machines import machines_document
+
+    return machines_document(site.machines, query.seconds)
 
 
 def make_app(site: Site) -> "ASGIApp":
@@ -234,6 +267,9 @@ async def _stream(site: Site, request: Request) -> Response:
 
 
 async def _metrics(site: Site, request: Request) -> Response:
+    from pulsetrain.outputs import exposition
+    from pulsetrain.views.web.scrape import families_of
+
     format = exposition.negotiate(request.headers.get("accept", ""))
     body = await run_in_threadpool(lambda: exposition.render(families_of(site), format))
     headers = {"Content-Type": exposition.CONTENT_TYPES[format], "Vary": "Accept, Accept-Encoding"}

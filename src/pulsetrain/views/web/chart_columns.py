@@ -4,17 +4,19 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pulsetrain.insight.steps import Floats
-from pulsetrain.runs.database import Database
+from pulsetrain.insight.robust import Floats
 from pulsetrain.runs.line_columns import quoted
 from pulsetrain.runs.pyramid import floats, number_column
 from pulsetrain.untrusted import showable
 from pulsetrain.views.web.coarse import CoarseSubject
 from pulsetrain.views.web.thinning import Stretches
+
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
 
 Tail: TypeAlias = "tuple[array[float], array[float]]"
 """Times and values, to be appended to."""
@@ -108,7 +110,7 @@ class InView(NamedTuple):
 
 
 def read_columns(
-    database: Database, table: str, source: str, subjects: Sequence[KnownSubject], names: Sequence[str]
+    database: "Database", table: str, source: str, subjects: Sequence[KnownSubject], names: Sequence[str]
 ) -> dict[str, dict[SubjectKey, tuple[Floats, Floats]]]:
     """Times and values of fields, all in one query; `source` is a query too, with a column `subject`."""
     known = database.columns(table)

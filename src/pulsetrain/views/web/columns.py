@@ -4,14 +4,12 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pulsetrain.catalog import METRICS, STEP_COUNTS
-from pulsetrain.insight.host_clocks import align_hosts
-from pulsetrain.insight.steps import Floats
-from pulsetrain.runs.database import Database
+from pulsetrain.insight.robust import Floats
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.snapshot import Snapshot, Subject, Value
 from pulsetrain.views.chart_list import CHARTS, GROUPS, STEP_TIME, WHOLE_STEP_TIME, DeclaredChart, own_chart
@@ -19,6 +17,9 @@ from pulsetrain.views.web.chart_columns import ChartColumn, InView, SubjectKey, 
 from pulsetrain.views.web.coarse import open_coarse
 from pulsetrain.views.web.long_table import LongTable
 from pulsetrain.views.web.whole_table import SOURCES, WholeTable
+
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
 
 MOST_NEWER = 3_000_000
 """Values that came since the files were read; then they are read again, which takes less memory."""
@@ -65,7 +66,7 @@ class RunColumns:
         with self._lock:
             return sum(table.nbytes for table in self._tables.values())
 
-    def query(self, ask: Callable[[Database], Any]) -> Any:
+    def query(self, ask: "Callable[[Database], Any]") -> Any:
         """Whatever else is read of the run's tables."""
         with self._lock:
             return ask(self._database())
@@ -112,9 +113,12 @@ class RunColumns:
             stretches = columns[0].stretches()
             return (stretches.times, stretches.last) if stretches else columns[0].read()
 
-    def _database(self) -> Database:
+    def _database(self) -> "Database":
         """Opened when it is first needed: what pyramids tell needs none."""
         if self._opened is None:
+            from pulsetrain.insight.host_clocks import align_hosts
+            from pulsetrain.runs.database import Database
+
             self._opened = Database([self._folder])
             if self._ended:  # what comes later of one in progress is on the time of its own host
                 align_hosts(self._opened, self._run)
@@ -134,6 +138,8 @@ class RunColumns:
     def _find_charts(self) -> list[DeclaredChart]:
         found: list[DeclaredChart] = []
         for name in SOURCES:
+            if self._ended and not self._folder.files(name):
+                continue
             table = self._table(name)
             declared = [chart for chart in CHARTS if chart.table == name]
             declared += [own_chart(own) for own in table.own_names()[:MOST_OWN_CHARTS]]

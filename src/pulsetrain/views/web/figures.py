@@ -1,12 +1,12 @@
 """Figures for the page, in words: the same names, units and rounding as in the terminal and in reports."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pulsetrain.insight.report import Report
-from pulsetrain.insight.summary import mean
-from pulsetrain.views import phrases
 from pulsetrain.views.live.progress import RunProgress
 from pulsetrain.views.text import duration, energy, grams, money, number, percent, rate, short_duration
+
+if TYPE_CHECKING:
+    from pulsetrain.insight.report import Report
 
 Figures = list[dict[str, str]]
 
@@ -29,8 +29,11 @@ def progress_figures(progress: RunProgress) -> Figures:
     return _figures(found)
 
 
-def report_figures(report: Report) -> Figures:
+def report_figures(report: "Report") -> Figures:
     """A recorded run, in the figures that matter."""
+    from pulsetrain.insight.summary import mean
+    from pulsetrain.views import phrases
+
     training, gpus = report.summary.training, report.summary.gpus
     found = {
         "steps": number(training.steps) if training and training.steps else "",

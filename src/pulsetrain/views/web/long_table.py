@@ -1,11 +1,11 @@
 """One table of a long run: its course from stretches of readings, and the readings themselves of a part in view."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pulsetrain.insight.own_metrics import made_up
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.pyramid import Array
 from pulsetrain.views.web.chart_columns import (
     ChartColumn,
@@ -18,6 +18,9 @@ from pulsetrain.views.web.chart_columns import (
 )
 from pulsetrain.views.web.coarse import CoarseTable
 
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
+
 _LEAST_MARGIN_SECONDS = 5.0
 _MARGIN = 0.05
 """Of what is in view, to find the reading before it and the one after."""
@@ -26,7 +29,7 @@ _MARGIN = 0.05
 class LongTable:
     """It keeps stretches in memory, and reads no more lines than a view needs."""
 
-    def __init__(self, table: str, coarse: CoarseTable, database: Callable[[], Database], tails: Tails) -> None:
+    def __init__(self, table: str, coarse: CoarseTable, database: "Callable[[], Database]", tails: Tails) -> None:
         self._table = table
         self._coarse = coarse
         self._open = database

@@ -6,7 +6,6 @@ from contextlib import closing
 from typing import Any
 
 from pulsetrain.insight.digest import RunDigest, load_digest
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.units import JOULES_PER_WH
 from pulsetrain.views.text import energy, money, number, short_duration
@@ -44,6 +43,8 @@ class ListFigures:
 def _read(folders: Sequence[RunFolder]) -> dict[str, RunDigest]:
     if not folders:
         return {}
+    from pulsetrain.runs.database import Database
+
     with closing(Database(folders)) as database:
         rows: dict[str, Document] = {folder.path.name: {} for folder in folders}
         for query in (_TRAINING, _SHAPE, _GPUS, _USED):

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -14,9 +15,11 @@ from pulsetrain.serving.limits import BACKLOG, IDLE_SECONDS, MOST_CONNECTIONS, M
 from pulsetrain.serving.listening import listen, url_of
 from pulsetrain.serving.web_config import WebConfig
 from pulsetrain.views.web.app import make_app
-from pulsetrain.views.web.collecting import Collecting
 from pulsetrain.views.web.security import RequestGuard, host_names, is_loopback
 from pulsetrain.views.web.site import Site
+
+if TYPE_CHECKING:
+    from pulsetrain.views.web.collecting import Collecting
 
 PORT = 8765
 LAST_SECONDS = 2
@@ -35,7 +38,7 @@ class WebServer:
         token: str | None = None,
         protection: WebConfig | None = None,
         allowed_hosts: Sequence[str] = (),
-        collecting: Collecting | None = None,
+        collecting: "Collecting | None" = None,
     ) -> None:
         self._site = site
         self._protection = protection or WebConfig()

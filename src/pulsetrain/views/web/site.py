@@ -6,17 +6,20 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pulsetrain.errors import PulsetrainError
-from pulsetrain.insight.report import Study, study
 from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import RUN_JSON, Home, Run, RunFolder
 from pulsetrain.supervise import Supervisor
 from pulsetrain.views.live.machines import WatchedMachine
-from pulsetrain.views.web.fleet import Fleet
 from pulsetrain.views.web.following import FollowedRun
+from pulsetrain.views.web.run_list import ListFigures
 from pulsetrain.views.web.streams import Streams
+
+if TYPE_CHECKING:
+    from pulsetrain.insight.report import Study
+    from pulsetrain.views.web.fleet import Fleet
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ class Site:
         only: Sequence[RunFolder] = (),
         *,
         machines: Sequence[WatchedMachine] = (),
-        fleet: Fleet | None = None,
+        fleet: "Fleet | None" = None,
         thresholds: Thresholds = DEFAULTS,
         report_share: float = REPORT_SHARE,
     ) -> None:
@@ -47,6 +50,7 @@ class Site:
         self.fleet = fleet
         self._report_share = report_share
         self.streams = Streams()
+        self.list_figures = ListFigures()
         self.supervisor = Supervisor()
         self.thresholds = thresholds
         self.machines = list(machines)
@@ -112,8 +116,11 @@ class Site:
                 self._close_others(opened)
             return opened
 
-    def study(self, id: str) -> Study | None:
+    def study(self, id: str) -> "Study | None":
         """The report of a run and its facts; of one in progress, as it was not long ago."""
+        from pulsetrain.insight.report import study
+        from pulsetrain.runs.database import Database
+
         folder = self.folder(id)
         if folder is None:
             return None

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pulsetrain.insight.steps import Floats
-from pulsetrain.views.charts import GAP
+from pulsetrain.insight.robust import Floats
+from pulsetrain.views.chart_list import GAP
 
 SIGNIFICANT_DIGITS = 6
 SAMPLE = 1000

@@ -1,11 +1,11 @@
 """One table of a run that is not long: each field is read whole when first asked for, and kept."""
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pulsetrain.insight.own_metrics import own_names
-from pulsetrain.runs.database import Database
 from pulsetrain.runs.line_columns import identifier
 from pulsetrain.views.web.chart_columns import (
     ChartColumn,
@@ -16,6 +16,9 @@ from pulsetrain.views.web.chart_columns import (
     read_columns,
     subject_label,
 )
+
+if TYPE_CHECKING:
+    from pulsetrain.runs.database import Database
 
 SOURCES = {
     "gpu": "(SELECT *, board AS subject FROM boards.gpu WHERE up IS NOT NULL)",
@@ -40,7 +43,7 @@ _SIMPLE = {
 class WholeTable:
     """Its readings, all in memory once they are asked for."""
 
-    def __init__(self, table: str, database: Callable[[], Database], tails: Tails) -> None:
+    def __init__(self, table: str, database: "Callable[[], Database]", tails: Tails) -> None:
         self._table = table
         self._open = database
         self._tails = tails
