@@ -34,14 +34,28 @@ def test_alerts_that_come_together_are_one_message_and_the_next_one_waits() -> N
     group = AlertGroup(Notify())
     group.add(alert("GpuHot", "warning"), 0.0)
     assert group.due(30.0) == []  # a warning waits a minute
-    group.add(alert("NonFinite"), 40.0)
-    assert rules(group.due(45.0)) == ["NonFinite", "GpuHot"]  # with something critical, 10 seconds are over
+    group.add(alert("NonFinite"), 45.0)
+    assert rules(group.due(45.0)) == ["NonFinite", "GpuHot"]  # what is critical is sent at once, with all that waits
     group.add(alert("GpuLost"), 50.0)
     assert group.due(100.0) == []  # a minute lies between two messages
     assert rules(group.due(106.0)) == ["GpuLost"]
     assert group.due(1000.0) == []
     assert group.due(40.0 + 4 * 3600) == []
-    assert rules(group.due(50.0 + 4 * 3600)) == ["NonFinite", "GpuLost"]  # still firing after four hours
+    assert rules(group.due(45.0 + 4 * 3600)) == ["NonFinite", "GpuLost"]  # still firing after four hours
+    assert group.due(200.0 + 4 * 3600) == []
+
+
+def test_a_message_about_less_does_not_hold_up_what_is_critical() -> None:
+    group = AlertGroup(Notify())
+    group.add(alert("GpuHot", "warning"), 0.0)
+    assert rules(group.due(60.0)) == ["GpuHot"]
+    group.add(alert("Straggler", "warning"), 61.0)
+    assert group.due(130.0) == []  # five minutes lie between two messages about warnings
+    group.add(alert("NonFinite"), 131.0)
+    assert rules(group.due(131.0)) == ["NonFinite", "Straggler"]
+    group.add(alert("InputBound", "warning"), 132.0)
+    assert group.due(430.0) == []
+    assert rules(group.due(431.0)) == ["InputBound"]
 
 
 def test_what_is_below_the_wanted_severity_is_never_sent_nor_its_end() -> None:

@@ -254,12 +254,16 @@ def test_at_most_two_seconds_stay_unwritten(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_sixty_samples_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sixty_samples_and_every_event_are_written_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "BATCH_SECONDS", 3600.0)
     writer = Writer(tmp_path, START)
     for number in range(60):
         writer(gpu_at(number))
     assert eventually(lambda: len(lines(tmp_path)) == 60)
+    writer(gpu_at(60))
+    writer(gpu_at(61)._replace(events=(Event("alert_firing", "GPU 0 is hot", "warning"),)))
+    assert eventually(lambda: len(lines(tmp_path, "events.jsonl")) == 1)
+    assert len(lines(tmp_path)) == 62
     writer.close()
 
 

@@ -6,6 +6,7 @@ service that is away is tried again with increasing delay; what waits is bounded
 
 import contextlib
 import logging
+import math
 import subprocess
 import sys
 import time
@@ -116,14 +117,14 @@ class AlertGroup:
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
-        self._news: dict[str, Event] = {}
-        """By the alert's key, the latest: what fires and ends before a message is sent is said once."""
+        self._news: dict[str, tuple[Event, float]] = {}
+        """By the alert's key: the latest, and when the first came. One that ends before it is sent is said once."""
         self._severity: dict[str, Severity] = {}
         """Of the alerts that people have been told of, or will be."""
         self._firing: dict[str, tuple[Event, float]] = {}
         """Those that fire, and when people were last told."""
-        self._since = 0.0
-        self._sent = -1e9
+        self._sent: dict[Severity, float] = {}
+        """When the last message was sent that has something of a severity."""
 
     def add(self, event: Event, now: float) -> None:
         key = str(event.details.get("alert"))
@@ -140,28 +141,40 @@ class AlertGroup:
                 self._news.pop(key, None)
                 self._severity.pop(key, None)
                 return
-        self._since = self._since if self._news else now
-        self._news[key] = event
+        _, came = self._news.get(key, (None, now))
+        self._news[key] = (event, came)
 
     def due(self, now: float) -> list[Event]:
         """What is to be sent now; nothing while there is time to wait for more."""
-        for key, (event, told) in self._firing.items():
-            if now - told >= duration_seconds(ROUTES[event.severity].repeat_interval) and key not in self._news:
+        self._repeat(now)
+        waiting = [self._due_at(self._severity[key], came) for key, (_, came) in self._news.items()]
+        return self.take(now) if now >= min(waiting, default=math.inf) else []
+
+    def _repeat(self, now: float) -> None:
+        """Say again what keeps firing, all of a severity together."""
+        old = {
+            event.severity
+            for key, (event, told) in self._firing.items()
+            if now - told >= duration_seconds(ROUTES[event.severity].repeat_interval) and key not in self._news
+        }
+        for event, _ in list(self._firing.values()):
+            if event.severity in old:
                 self.add(event, now)
-                break
-        if not self._news:
-            return []
-        route = ROUTES[min((self._severity[key] for key in self._news), key=GRAVITY.__getitem__)]
-        begin = self._since + duration_seconds(route.group_wait)
-        return self.take(now) if now >= max(begin, self._sent + duration_seconds(route.group_interval)) else []
+
+    def _due_at(self, severity: Severity, came: float) -> float:
+        """When an alert that came then is sent. Messages without anything as grave do not hold it up."""
+        route = ROUTES[severity]
+        as_grave = [sent for other, sent in self._sent.items() if GRAVITY[other] <= GRAVITY[severity]]
+        next_message = max(as_grave, default=-math.inf) + duration_seconds(route.group_interval)
+        return max(came + duration_seconds(route.live_wait), next_message)
 
     def take(self, now: float) -> list[Event]:
         """All that there is to say, at once."""
-        found = gravest_first(self._news.values())
+        found = gravest_first(event for event, _ in self._news.values())
+        self._sent |= dict.fromkeys((self._severity[key] for key in self._news), now)
         for key in [key for key in self._severity if key not in self._firing]:
             del self._severity[key]
         self._news = {}
-        self._sent = now
         return found
 
 

@@ -1,7 +1,8 @@
 """Writes snapshots into a run folder as JSON lines, batched, from a thread of its own.
 
-At most 60 samples or 2 seconds are unwritten. When the disk is full or away, lines wait in bounded memory; the oldest
-go first, their number is reported, and writing resumes when it can.
+At most 60 samples or 2 seconds are unwritten; events are written at once, for whoever follows the files. When the disk
+is full or away, lines wait in bounded memory; the oldest go first, their number is reported, and writing resumes when
+it can.
 """
 
 import contextlib
@@ -171,7 +172,7 @@ class Writer:
                 self._arrived_samples -= oldest
                 self._lost_samples += oldest
             enough = self._arrived_samples >= BATCH_SAMPLES
-        if enough:
+        if enough or snapshot.events:
             self._worker.wake()
 
     def defer(self, write: Callable[[], None]) -> None:

@@ -164,6 +164,7 @@ def _keep_up(loop: Loop) -> None:
     while loop is _loop:
         time.sleep(CATCH_UP_SECONDS)
         loop.catch_up()
+        loop.recorder.hurry()
         if loop.recorder.closed and loop is _loop:  # another may have begun meanwhile
             finish()
 

@@ -1,6 +1,7 @@
 """Keeps what a training process reports, at next to no cost to it, in a file of its own.
 
-A report is appended to memory. A background thread turns batches into JSON lines and writes them, twice a second.
+A report is appended to memory. A background thread turns batches into JSON lines and writes them, twice a second
+or when somebody hurries it.
 """
 
 from __future__ import annotations
@@ -110,6 +111,10 @@ class Recorder:
         """Have what is noted beside the reports written soon, even if there is no report."""
         if self._attended:
             self._attend()
+
+    def hurry(self) -> None:
+        """Have the background thread write soon what there is."""
+        self._wake.set()
 
     def flush(self) -> None:
         """Write what there is, up to the first value that is still on its way."""
