@@ -14,6 +14,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from pulsetrain.alerts.prometheus import render_alertmanager, render_rules
 from pulsetrain.alerts.promql import promql
 from pulsetrain.cli.main import cli
 from pulsetrain.demo import train
+from pulsetrain.deploy.kubernetes.kustomize import kustomize_files
 from pulsetrain.rules.declared import RECORD_RULES, RULES
 from pulsetrain.rules.recording import RECORDING_RULES
 from pulsetrain.rules.text import number_text, pieces
@@ -219,6 +221,7 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "verdict.md": lambda: page_with_tables("verdict.md"),
     f"{RULES_FOLDER}/rules.yml": lambda: iter(render_rules().splitlines()),
     f"{RULES_FOLDER}/alertmanager.yml": lambda: iter(render_alertmanager().splitlines()),
+    **{f"../src/pulsetrain/deploy/{path}": partial(iter, text.splitlines()) for path, text in kustomize_files()},
 }
 
 
@@ -371,6 +374,7 @@ def generate(check: bool, pictures: bool) -> None:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(name)
             if not check:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
                 click.echo(path.resolve().relative_to(DOCS.parent))
     if check and stale:
