@@ -20,6 +20,7 @@ demo: .venv/ready
 
 test: lint .venv-user/ready .venv-notebook/ready .venv-transfer/ready
 	@.ci/servers
+	@[ -e .debian-root/ready ] || .ci/debian-root .debian-root $(BIN)/python
 	@.ci/tests $(BIN)
 
 # The same targets as in `make test`, with random examples, many times as many: PULSETRAIN_FUZZ_TIMES.
@@ -77,5 +78,5 @@ lock: .venv/ready
 	@.ci/venv $(PYTHON) .venv-bench requirements-bench.txt --with-pulsetrain
 
 clean:
-	rm -rf .coverage .venv .venv-user .venv-notebook .venv-bench .venv-transfer .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .coverage .venv .venv-user .venv-notebook .venv-bench .venv-transfer .debian-root .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache

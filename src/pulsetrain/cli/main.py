@@ -39,6 +39,7 @@ COMMANDS = {
     "export": "Write a recorded run as CSV, Parquet or JSON lines, or send it to a server.",
     "bench": "Run a command or a container as a benchmark; gate its results.",
     "stack": "Set up Prometheus, Grafana and alerts.",
+    "cloud": "Create GPU machines and clusters in Google Cloud, and train there.",
     "doctor": "Check what works on this machine, and how to fix the rest.",
     "demo": "Take a tour on simulated GPUs.",
 }
