@@ -97,7 +97,7 @@ for step in steps(Path({str(run.path / f"vm/{NAME}.jsonl")!r})):
 
 def test_killed_while_it_writes_nothing_is_lost(run: RunFolder) -> None:
     jsonl = run.path / f"vm/{NAME}.jsonl"
-    jsonl.write_bytes(jsonl.read_bytes() * 200)
+    jsonl.write_bytes(jsonl.read_bytes() * 30)
     before = rows(run)
     child = subprocess.Popen([sys.executable, "-m", "pulsetrain.runs.seal", run.path / "vm", jsonl.name])
     while child.poll() is None and not (run.path / f"vm/.{NAME}.parquet").exists():

@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import pytest
 from tests.disks import small
 from tests.transfer.sending import LINES, RUN, WRITER, line, segments
 
-from pulsetrain.runs.folder import Home
+from pulsetrain.runs.folder import Home, Host, Run, RunFolder
 from pulsetrain.transfer import receiving
 from pulsetrain.transfer.collector import CollectorStore
 from pulsetrain.transfer.receiving import Receiver, collector_token
@@ -104,6 +105,32 @@ def test_a_hundred_senders_at_once_beside_one_that_dawdles(collect: Callable[...
         with ThreadPoolExecutor(SENDERS) as senders:
             runs = list(senders.map(send_all, range(SENDERS)))
     assert {collector.lines(run) for run in runs} == {b"".join(sent)}
+
+
+def test_the_hosts_of_a_job_get_one_run_while_it_is_in_progress(collect: Callable[..., Running]) -> None:
+    collector = collect()
+    with closing(CollectorStore(collector.server.url, TOKEN)) as store:
+        join = partial(store.join, "job/1")
+        assert join("a", "run-1") == "run-1"
+        assert join("b", "run-2") == "run-1"
+        folder = RunFolder(collector.home / "run-1")
+        folder.path.mkdir()
+        about = Run(id="run-1", name="run", start=datetime.now(UTC), hosts={"a": Host()})
+        folder.save(about)
+        assert join("c", "run-3") == "run-1"
+        assert store.join("job/2", "a", "run-4") == "run-4"
+        about.status = "finished"
+        folder.save(about)
+        assert join("b", "run-5") == "run-5"
+        folder.path.rename(collector.home / "run-5")
+        folder = RunFolder(collector.home / "run-5")
+        folder.save(Run(id="run-5", name="run", start=datetime.now(UTC), hosts={"b": Host()}))
+        assert join("b", "run-6") == "run-6"  # it was started again there
+        for host, run in (("../b", "run-7"), ("b", "../run-7"), ("", "run-7")):
+            with pytest.raises(StoreRejected):
+                join(host, run)
+    with closing(CollectorStore(collector.server.url, "wrong")) as store, pytest.raises(StoreRejected):
+        store.join("job/1", "a", "run-8")
 
 
 def test_a_segment_that_comes_again_changes_nothing(collect: Callable[..., Running]) -> None:

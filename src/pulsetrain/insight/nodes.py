@@ -1,5 +1,6 @@
 """A run of many hosts and ranks: each of them, all together, who was late, and who is missing."""
 
+import time
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -187,6 +188,9 @@ def _status(folder: RunFolder, run: Run, name: str, host: Host, silent: float) -
         return "vanished"
     if silent > max(SILENT_SECONDS, SILENT_TICKS * run.interval_seconds):
         return "vanished"
+    if attempt and run.status not in ("running", "died"):  # the others have ended, and it has not said so
+        moved = max((file.stat().st_mtime for file in folder.host_folder(name).iterdir()), default=0.0)
+        return "vanished" if time.time() - moved > SILENT_SECONDS else "running"
     return run.status
 
 

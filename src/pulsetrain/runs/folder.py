@@ -373,6 +373,17 @@ class Home:
                 shutil.rmtree(claim, ignore_errors=True)  # left by a job that has ended, or died at birth
             time.sleep(0.1)
 
+    def rename(self, folder: RunFolder, id: str, job_id: str) -> RunFolder:
+        """Give a run of a job that has just been made another id: others have begun it elsewhere. Raises OSError."""
+        renamed = self.path / id
+        renamed.mkdir(PRIVATE_MODE)  # never in place of a run that is here already
+        renamed.chmod(self._mode)
+        claim = self.path / f".job-{slug(job_id)}"
+        (claim / id).touch()
+        (claim / folder.path.name).unlink(missing_ok=True)
+        folder.path.rmdir()
+        return RunFolder(renamed)
+
     def _claimed(self, claim: Path) -> RunFolder | None:
         """The run that has been made for a job; None while its maker is still at it."""
         with contextlib.suppress(FileNotFoundError):

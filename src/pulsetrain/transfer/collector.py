@@ -11,11 +11,14 @@ import msgspec
 from pulsetrain import __version__
 from pulsetrain.answers import EndlessAnswer, read_bounded
 from pulsetrain.errors import UsageError, in_words
-from pulsetrain.transfer.store import COLLECTOR_PATH, COLLECTOR_VARIABLE, StoreError, StoreRejected
+from pulsetrain.transfer.segments import is_word
+from pulsetrain.transfer.store import COLLECTOR_PATH, COLLECTOR_VARIABLE, JOBS, StoreError, StoreRejected
 
 EVERY_SECONDS = 1.5
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
+JOIN_SECONDS = 5.0
+"""A run waits so long for its beginning."""
 MOST_ANSWER_BYTES = 64 * 2**10
 LONGEST_WAIT_SECONDS = 300.0
 
@@ -50,7 +53,6 @@ class CollectorStore:
         try:
             self._http = httpx.Client(
                 headers={"User-Agent": f"pulsetrain/{__version__}", "Authorization": f"Bearer {token}"},
-                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
                 verify=url.startswith("https:"),  # else the authorities would be read for nothing
                 follow_redirects=False,  # the token is for this server alone
             )
@@ -58,14 +60,28 @@ class CollectorStore:
             raise UsageError(f"the settings for TLS or a proxy cannot be used: {error}.") from None
 
     def put(self, path: str, data: bytes) -> None:
+        self._request("PUT", path, data, ANSWER_SECONDS)
+
+    def join(self, job: str, host: str, run: str) -> str:
+        asked = msgspec.json.encode({"job": job, "host": host, "run": run})
+        found = _said(self._request("POST", JOBS, asked, JOIN_SECONDS), "run")
+        if not is_word(found):
+            raise StoreError(f"the collector {self._host} does not say which run the job has.")
+        return found
+
+    def _request(self, method: str, path: str, data: bytes, seconds: float) -> bytes:
+        """What it answers."""
+        url, deadline = f"{self._url}{COLLECTOR_PATH}/{path}", time.monotonic() + seconds
+        timeout = httpx.Timeout(seconds, connect=CONNECT_SECONDS)
         try:
-            with self._http.stream("PUT", f"{self._url}{COLLECTOR_PATH}/{path}", content=data) as response:
-                body = read_bounded(response.iter_bytes(), MOST_ANSWER_BYTES, time.monotonic() + ANSWER_SECONDS)
+            with self._http.stream(method, url, content=data, timeout=timeout) as response:
+                body = read_bounded(response.iter_bytes(), MOST_ANSWER_BYTES, deadline)
         except (httpx.HTTPError, httpx.InvalidURL, EndlessAnswer) as error:
             reason = in_words(error) or type(error).__name__
             raise StoreError(f"the collector {self._host} does not answer: {reason}.") from None
         if not response.is_success:
             self._raise(response, body)
+        return body
 
     def list(self, folder: str, after: str = "") -> list[str]:
         raise StoreRejected("a collector does not give segments back.")
@@ -77,12 +93,12 @@ class CollectorStore:
         self._http.close()
 
     def _raise(self, response: httpx.Response, body: bytes) -> NoReturn:
-        said = _said(body) or f"it answers {response.status_code}."
+        said = _said(body, "error") or f"it answers {response.status_code}."
         message = f"the collector {self._host} does not take the run: {said}"
         match response.status_code:
             case 401 | 403:
                 raise StoreRejected(message, hint=f"Set {COLLECTOR_VARIABLE} to the collector's token.")
-            case 404 | 405 if not _said(body):
+            case 404 | 405 if not _said(body, "error"):
                 raise StoreRejected(message, hint="Is it `pulsetrain serve --collector`?")
             case 400 | 404 | 405 | 409 | 413:
                 raise StoreRejected(message)
@@ -90,12 +106,12 @@ class CollectorStore:
                 raise StoreError(message, wait_seconds=_wait(response))
 
 
-def _said(body: bytes) -> str:
+def _said(body: bytes, what: str) -> str:
     try:
         document = msgspec.json.decode(body, type=dict[str, str])
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return ""
-    return document.get("error", "")[:300]
+    return document.get(what, "")[:300]
 
 
 def _wait(response: httpx.Response) -> float:

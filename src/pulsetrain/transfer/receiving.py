@@ -19,6 +19,7 @@ from pulsetrain.supervise import Supervisor, Worker
 from pulsetrain.transfer.assemble import Assembly
 from pulsetrain.transfer.fetching import PATIENCE_SECONDS, Fetcher
 from pulsetrain.transfer.folder import FolderStore
+from pulsetrain.transfer.jobs import Jobs
 from pulsetrain.transfer.segments import Segment, parse_name, read_segment
 from pulsetrain.transfer.store import COLLECTOR_VARIABLE
 
@@ -43,6 +44,7 @@ class Receiver:
 
     def __init__(self, home: Home, *, quota_bytes: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._home = home
+        self.jobs = Jobs(home)
         self._quota_bytes = quota_bytes
         self._inbox = home.path / INBOX
         self._store = FolderStore(self._inbox)

@@ -1,11 +1,13 @@
 """Where segments are kept between the machine that records a run and the one that looks at it."""
 
 from importlib import import_module
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from pulsetrain.errors import PulsetrainError, UsageError
 
 COLLECTOR_PATH = "/collect/v1"
+JOBS = "jobs"
+"""Below it: which run a job has."""
 COLLECTOR_VARIABLE = "PULSETRAIN_COLLECTOR_TOKEN"
 
 
@@ -28,6 +30,14 @@ class Store(Protocol):
         """What was put there; may be in part, while it is still on its way."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class JobStore(Store, Protocol):
+    """A store that knows which run the other hosts of a job have begun."""
+
+    def join(self, job: str, host: str, run: str) -> str:
+        """The run that this host is to write: that of the job, or `run`, if it is the first."""
 
 
 class StoreError(PulsetrainError):

@@ -37,6 +37,7 @@ from pulsetrain.sources.opening import Opened
 from pulsetrain.supervise import Supervisor
 from pulsetrain.training import ranks
 from pulsetrain.training.masking import masked, masked_command, masked_document, masked_value, storable
+from pulsetrain.transfer.store import JobStore, StoreError, open_store
 from pulsetrain.watching import clocks
 from pulsetrain.watching.options import WatchOptions
 
@@ -58,6 +59,8 @@ class RunClaim(NamedTuple):
     writes_run: bool = True
     """Whether this process writes run.json: it has begun the run, or opened it again for a further attempt."""
     launch: Launch | None = None
+    is_sent_by_another: bool = False
+    """Whether another host sends run.json to the collector, and this one what it adds to the run."""
     lock: int | None = None
     """That of the host's folder, where it is held already."""
     watcher: Host | None = None
@@ -77,7 +80,32 @@ def claim_run(options: WatchOptions, command: Sequence[str] = (), launch: Launch
     folder, writes_run = home.open(name, datetime.now(UTC), job_id, ranks.one_of_many(), restarts)
     is_new = not (folder.path / RUN_JSON).exists()
     claim = RunClaim(folder, name, tuple(command), is_new, writes_run, launch)
+    if is_new and job_id and options.to:
+        return _joined_elsewhere(claim, home, job_id, options.to)
     return claim if is_new else _joined(claim)
+
+
+def _joined_elsewhere(claim: RunClaim, home: Home, job_id: str, to: str) -> RunClaim:
+    """The same run under the id that another host of the job has given it, where the collector knows of one."""
+    try:
+        store = open_store(to)
+    except PulsetrainError:
+        claim.give_up()
+        raise
+    try:
+        if not isinstance(store, JobStore):
+            return claim
+        begun = store.join(job_id, host_name(), claim.folder.path.name)
+        if begun == claim.folder.path.name:
+            return claim
+        return claim._replace(folder=home.rename(claim.folder, begun, job_id), is_sent_by_another=True)
+    except StoreError as error:
+        log.warning("whether other hosts have begun the run of this job is not known: %s", error.message)
+    except OSError as error:
+        log.warning("the run that other hosts have begun cannot be joined: %s", error.strerror)
+    finally:
+        store.close()
+    return claim
 
 
 def _joined(claim: RunClaim) -> RunClaim:
@@ -137,7 +165,8 @@ class RunRecording:
         known = before.hosts.get(host_name()) if before else None
         self.started = _elapsed_began(self.start, known)
         self.folder = claim.folder
-        self._is_new = claim.is_new
+        self._adds_to_run = not claim.is_new or claim.is_sent_by_another
+        self._shares_folder = not claim.is_sent_by_another
         self._writes_run = claim.writes_run
         self.host = _this_host(self.started)
         self.host.launch = claim.launch
@@ -244,7 +273,7 @@ class RunRecording:
 
     def _note_clock(self) -> None:
         self.host.clock_error_seconds = clocks.kernel_clock_error()
-        if ahead := clocks.ahead_of_folder(self.host_folder):
+        if self._shares_folder and (ahead := clocks.ahead_of_folder(self.host_folder)):
             self.host.ahead_of_folder_seconds = round(ahead.seconds, 6)
             self.host.ahead_error_seconds = round(ahead.error, 6)
 
@@ -273,7 +302,7 @@ class RunRecording:
             if self._writes_run:
                 self.run.hosts[host_name()] = self.host
                 self.folder.save(self.run)
-            if not self._is_new:
+            if self._adds_to_run:
                 self.folder.save_host(host_name(), self.host)
 
 

@@ -76,7 +76,13 @@ class Session:
             return None
         to = masked_message(self.options.to)
         try:
-            return Shipper(claim.folder, self._store, to, owner=claim.is_new, supervisor=self.supervisor)
+            return Shipper(
+                claim.folder,
+                self._store,
+                to,
+                owner=claim.is_new and not claim.is_sent_by_another,
+                supervisor=self.supervisor,
+            )
         except OSError as error:
             raise PulsetrainError(f"the run cannot be sent from {claim.folder}: {error.strerror}.") from None
 

@@ -1,11 +1,14 @@
-"""The address at which a collector takes segments: PUT /collect/v1/RUN/WRITER/NAME, with a token of its own."""
+"""The addresses of a collector, with a token of its own.
+
+PUT /collect/v1/RUN/WRITER/NAME takes a segment; POST /collect/v1/jobs says which run the hosts of a job write.
+"""
 
 import asyncio
 import errno
 import hmac
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -13,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.transfer.assemble import NotFetched
 from pulsetrain.transfer.receiving import OverQuota, Receiver
-from pulsetrain.transfer.segments import MOST_SEGMENT_BYTES, BadSegment
-from pulsetrain.transfer.store import COLLECTOR_PATH
+from pulsetrain.transfer.segments import MOST_SEGMENT_BYTES, BadSegment, is_word
+from pulsetrain.transfer.store import COLLECTOR_PATH, JOBS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,6 +29,15 @@ BODY_SECONDS = 60.0
 RETRY_SECONDS = "30"
 STATUS = {"applied": HTTPStatus.CREATED, "known": HTTPStatus.OK, "waiting": HTTPStatus.ACCEPTED}
 FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+class JobQuestion(msgspec.Struct):
+    """Which run a host is to write."""
+
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    host: str
+    run: str
+    """The one it would begin."""
 
 
 class _Refused(Exception):
@@ -59,11 +71,15 @@ class Collecting:
 
     async def _answer(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         try:
-            run, writer, name = self._checked(scope)
+            parts = self._checked(scope)
             async with asyncio.timeout(BODY_SECONDS):
                 data = await _body(receive)
-            status = STATUS[await run_in_threadpool(self._receiver.receive, run, writer, name, data)]
             document: dict[str, str] = {}
+            if len(parts) == 3:
+                run, writer, name = parts
+                status = STATUS[await run_in_threadpool(self._receiver.receive, run, writer, name, data)]
+            else:
+                status, document = HTTPStatus.OK, {"run": await run_in_threadpool(self._run_of, data)}
         except _Refused as error:
             status, document = error.status, {"error": str(error)}
         except TimeoutError:
@@ -77,19 +93,28 @@ class Collecting:
             status, document = _status(error), {"error": error.message}
         await _send(send, status, document)
 
-    def _checked(self, scope: "Scope") -> tuple[str, str, str]:
-        """What a request is about, from one who may ask."""
+    def _run_of(self, data: bytes) -> str:
+        try:
+            asked = msgspec.json.decode(data, type=JobQuestion)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not a question about a job.") from None
+        if not (is_word(asked.host) and is_word(asked.run)):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not the name of a host, or not the id of a run.")
+        return self._receiver.jobs.run_of(asked.job, asked.host, asked.run)
+
+    def _checked(self, scope: "Scope") -> list[str]:
+        """What a request is about, from one who may ask: the parts of its address."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = token.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else b""
         if not hmac.compare_digest(given, self._token):
             raise _Refused(HTTPStatus.UNAUTHORIZED, "the token of the collector is missing or wrong.")
-        parts = scope["path"].removeprefix(f"{COLLECTOR_PATH}/").split("/")
-        if len(parts) != 3:
+        parts: list[str] = scope["path"].removeprefix(f"{COLLECTOR_PATH}/").split("/")
+        if len(parts) != 3 and parts != [JOBS]:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address.")
-        if scope["method"] != "PUT":
+        if scope["method"] != ("POST" if parts == [JOBS] else "PUT"):
             raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "segments are PUT here.")
-        return parts[0], parts[1], parts[2]
+        return parts
 
 
 def _status(error: PulsetrainError) -> HTTPStatus:
