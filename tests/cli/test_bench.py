@@ -229,15 +229,15 @@ def test_dummy_tells_what_watching_costs(pulsetrain: Pulsetrain, home: Path) -> 
 
 def test_the_older_commands_are_installed() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    for name in ("iris-gpubench", "gpu_monitor"):
+    for name in ("iris-gpubench", "gpu_monitor", "gpu_dashboard"):
         module, _, function = scripts[name].partition(":")
         assert callable(getattr(importlib.import_module(module), function))
 
 
 def test_the_older_monitor_watches_and_records(environment: dict[str, str], tmp_path: Path) -> None:
-    older = "import sys; from pulsetrain.cli.older import gpu_monitor; sys.argv[0] = 'gpu_monitor'; gpu_monitor()"
+    older = [sys.executable, "-m", "pulsetrain.monitoring.gpu_monitor"]
     process = subprocess.Popen(
-        [sys.executable, "-c", older, "--gpu", "0", "--interval", "1.0", "--prometheus-port", "0"],
+        [*older, "--gpu", "0", "--interval", "1.0", "--prometheus-port", "0"],
         env={**environment, "PULSETRAIN_SIMULATE": "2xL4"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -246,3 +246,10 @@ def test_the_older_monitor_watches_and_records(environment: dict[str, str], tmp_
         assert eventually(lambda: list(tmp_path.glob("home/runs/*/*/gpu_metrics_*.jsonl")))
         process.send_signal(signal.SIGTERM)
     assert process.returncode == 0
+
+
+def test_the_older_dashboard_is_top(environment: dict[str, str]) -> None:
+    older = [sys.executable, "-m", "pulsetrain.monitoring.gpu_dashboard", "--gpu", "0", "--interval", "0.5", "--once"]
+    done = subprocess.run(older, env={**environment, "PULSETRAIN_SIMULATE": "2xL4"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "L4" in done.stdout

@@ -107,3 +107,28 @@ def test_a_notebook_run_by_nbconvert_is_seen_too(watched: Watched, tmp_path: Pat
 def test_the_api_example_records_what_it_logs(watched: Watched) -> None:
     training = watched.run("python", str(EXAMPLES / "api.py"))["summary"]["training"]
     assert training["loss_last"] < training["loss_first"]
+
+
+@pytest.mark.parametrize(
+    ("script", "steps", "logged"),
+    [
+        ("jax_flax.py", 320, "accuracy"),
+        ("xgboost_trees.py", 60, "test_rmse"),
+        ("lightgbm_trees.py", 60, "test_l2"),
+    ],
+)
+def test_loops_that_no_hook_sees_show_their_steps_loss_and_metrics(
+    watched: Watched, script: str, steps: int, logged: str
+) -> None:
+    report = watched.run("python", str(EXAMPLES / script))
+    training = report["summary"]["training"]
+    assert training["steps"] == steps
+    assert training["loss_last"] < training["loss_first"]
+    assert training["step_seconds_p50"] > 0
+    assert f'"{logged}"' in json.dumps(report)
+
+
+def test_workers_of_ray_train_are_ranks(watched: Watched, tmp_path: Path) -> None:
+    watched.environment |= {"HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled", "RAY_TMPDIR": "/tmp"}
+    report = watched.run("python", str(EXAMPLES / "ray_train.py"))
+    check(report["summary"]["training"], ranks=2)

@@ -48,6 +48,9 @@ def init(
     simulate: str | None = None,
     directory: str | None = None,
     to: str | None = None,
+    prometheus_port: int | None = None,
+    carbon_region: str | None = None,
+    price: str | None = None,
     instrument: bool = True,
     quiet: bool = False,
 ) -> CurrentRun | None:
@@ -56,6 +59,7 @@ def init(
     `config` is a dict, or an object such as argparse's Namespace: the settings of this training, recorded in run.json.
     `to` is where the run is sent while it is recorded, so that `pulsetrain fetch` elsewhere has it: a folder,
     `drive:MyDrive/pulsetrain`, `gs://`, `s3://`, `ssh://` or `https://`; docs/transfer.md.
+    `prometheus_port`, `carbon_region` and `price` are what `pulsetrain run` has as options.
     Call it before a Trainer of Transformers or Lightning is made. With `instrument=False` only what the program logs is
     recorded. `quiet` prints neither the folder now nor the summary in `finish`. A second call changes nothing; returns
     None when watching could not start.
@@ -80,6 +84,8 @@ def init(
         name = notebook_name()
     options = {"--name": name, "--project": project, "--interval": repr(interval), "--gpus": gpus}
     options.update({"--simulate": simulate, "--dir": directory, "--to": colab.place_of(to) if to else to})
+    options.update({"--carbon-region": carbon_region, "--price": price})
+    options["--prometheus-port"] = None if prometheus_port is None else str(prometheus_port)
     words = [word for option, value in options.items() if value is not None for word in (option, value)]
     words += [word for key, value in (tags or {}).items() for word in ("--tag", "%s=%s" % (key, value))]
     quiet = quiet or os.environ.get("PULSETRAIN_QUIET", "").lower() in ("1", "true", "yes", "on")
