@@ -2,6 +2,7 @@
 
 import click
 
+from pulsetrain.cli.cloud_cluster import cluster
 from pulsetrain.cli.cloud_vm import vm
 
 
@@ -15,3 +16,4 @@ def cloud() -> None:
 
 
 cloud.add_command(vm)
+cloud.add_command(cluster)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.cloud.google import Google
+from tests.deploy.cloud.kube_api import KubeApi
 from tests.servers import program
 
 Cloud = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -37,3 +38,23 @@ def cloud(environment: dict[str, str], tmp_path: Path) -> Cloud:
         )
 
     return call
+
+
+PLUGIN = """#!/bin/sh
+echo '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","status":{"token":"t"}}'
+"""
+
+
+@pytest.fixture
+def kube(google: Google, environment: dict[str, str], tmp_path: Path) -> Iterator[KubeApi]:
+    """A cluster's API, to which the clusters of `google` lead. Google's sign-in is a program that says a token."""
+    program("kubectl")
+    plugin = tmp_path / "bin/gke-gcloud-auth-plugin"
+    plugin.parent.mkdir()
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o755)
+    environment |= {"PATH": f"{plugin.parent}:{environment['PATH']}", "KUBECACHEDIR": str(tmp_path / "kube-cache")}
+    with KubeApi(tmp_path) as api:
+        google.endpoint = api.address
+        google.authority = api.authority
+        yield api

@@ -42,6 +42,8 @@ class Google:
         self.clusters: dict[str, Document] = {}
         self.operations: dict[str, Document] = {}
         self.families = ["common-cu128-ubuntu-2204-nvidia-570", "common-cu129-ubuntu-2204-nvidia-580"]
+        self.endpoint, self.authority = "127.0.0.1", ""
+        """Where the API of its clusters is, and the certificate of that."""
         self.refuse: dict[str, tuple[int, Document]] = {}
         """By the last word of the path that is posted to: status and body."""
         self.fail: dict[str, Document] = {}
@@ -237,8 +239,8 @@ class Google:
                 "status": "RUNNING",
                 "location": zone,
                 "zone": zone,
-                "endpoint": "127.0.0.1",
-                "masterAuth": {"clusterCaCertificate": ""},
+                "endpoint": self.endpoint,
+                "masterAuth": {"clusterCaCertificate": self.authority},
                 "currentMasterVersion": "1.34.1-gke.1",
                 "currentNodeVersion": "1.34.1-gke.1",
                 "nodePools": [pool | {"status": "RUNNING"} for pool in pools],

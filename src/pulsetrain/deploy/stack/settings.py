@@ -95,10 +95,12 @@ class StackState(msgspec.Struct, forbid_unknown_fields=True):
     """Where it was last written, to tell a copied folder from a moved one."""
 
     def save(self, folder: Path) -> None:
-        """For its owner alone: the address of a webhook can be a secret."""
+        """For its owner alone: the address of a webhook can be a secret. A file that says the same is not touched."""
         file = folder / STATE_FILE
-        file.touch(mode=0o600)
-        file.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        if not file.exists() or file.read_bytes() != content:
+            file.touch(mode=0o600)
+            file.write_bytes(content)
 
 
 def new_state(folder: Path) -> StackState:
