@@ -1,5 +1,6 @@
 """What watching an unmodified PyTorch loop adds to its steps: the same program with and without instrumentation.
 
+Each part ends after so many rounds, or when its time is up: all of it takes about eight minutes, `--quick` about one.
 Needs the interpreter that users train with: `.venv-user`, or PULSETRAIN_TEST_PYTHON.
 """
 
@@ -7,10 +8,12 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from benchmarks.processes import ROOT, Failed, Machine
 from benchmarks.results import Limit, Report, Result
@@ -18,8 +21,24 @@ from pulsetrain.runs.folder import RunFolder
 from pulsetrain.training import process
 from pulsetrain.watching import instrument
 
+R = TypeVar("R")
 STEPS = {"1 ms": 2000, "10 ms": 300, "transformer": 500}
 QUICK_MODELS = ("1 ms", "10 ms")
+
+
+class Bound(NamedTuple):
+    """How long one part of the benchmark goes on."""
+
+    least: int
+    """Rounds that are run whatever they take."""
+    most: int
+    seconds: float
+    """No further round begins after so long."""
+
+
+PARTS_BOUND, QUICK_PARTS_BOUND = Bound(2, 5, 60.0), Bound(1, 1, 0.0)
+BOUND, QUICK_BOUND = Bound(3, 15, 130.0), Bound(1, 2, 12.0)
+"""For each model."""
 MOST_US, MOST_PERCENT = 15.0, 1.5
 """Added to a step in the mean; the share is that of a step of about 1 ms."""
 
@@ -53,17 +72,30 @@ def run(machine: Machine, quick: bool) -> Report:
     python = Path(os.environ.get("PULSETRAIN_TEST_PYTHON", ROOT / ".venv-user/bin/python"))
     if not python.exists():
         return Report([], [f"loop: no {python}; make .venv-user/ready"])
-    results = _parts_results([_parts(python, machine) for _ in range(1 if quick else 5)])
+    results = _parts_results(
+        rounds_within(lambda: _parts(python, machine), QUICK_PARTS_BOUND if quick else PARTS_BOUND)
+    )
+    notes = []
     for model, steps in STEPS.items():
         if quick and model not in QUICK_MODELS:
             continue
         count = steps // 4 if quick else steps
-        rounds = [
-            Round(*(_cost(python, machine, model, count, watched=watched) for watched in (False, True, False)))
-            for _ in range(2 if quick else 15)
-        ]
+        rounds = rounds_within(partial(_round, python, machine, model, count), QUICK_BOUND if quick else BOUND)
         results += _results(model, rounds)
-    return Report(results)
+        notes.append(f"loop: {model}: {len(rounds)} rounds of {count} steps")
+    return Report(results, notes)
+
+
+def rounds_within(measure: Callable[[], R], bound: Bound, clock: Callable[[], float] = time.monotonic) -> list[R]:
+    """What each round gave."""
+    until, found = clock() + bound.seconds, list[R]()
+    while len(found) < bound.least or (len(found) < bound.most and clock() < until):
+        found.append(measure())
+    return found
+
+
+def _round(python: Path, machine: Machine, model: str, steps: int) -> Round:
+    return Round(*(_cost(python, machine, model, steps, watched=watched) for watched in (False, True, False)))
 
 
 def _parts_results(rounds: list[Parts]) -> list[Result]:

@@ -8,9 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 from benchmarks import record
+from benchmarks.loop import Bound, rounds_within
 from benchmarks.processes import Failed, Machine, in_rounds
 from benchmarks.record import Record
 from benchmarks.results import Limit, Report, Result, beside, table
+from benchmarks.verdict import Case, cases, outcomes, summary
+from tests.faults.runs import BY_NAME
 from tests.waiting import eventually
 
 SOLO = Result("log", "a call", 2.0, "us", spread=0.5)
@@ -95,3 +98,45 @@ def test_what_is_recorded_says_where_when_and_how_busy(tmp_path: Path, monkeypat
     assert len(run.about()["load_1m"]) == 4
     assert "## loop\n\n```text\nloop: no .venv-user\n```\n" in text
     assert "failed: no answer in 60 s" in text and "failed: TimeoutError: x" in text
+
+
+def test_a_benchmark_of_rounds_ends_when_its_time_is_up_but_not_before_the_least() -> None:
+    seconds = iter(range(100))
+    measured = iter("abcdefgh")
+
+    def rounds(bound: Bound) -> str:
+        return "".join(rounds_within(lambda: next(measured), bound, lambda: float(next(seconds))))
+
+    assert rounds(Bound(least=1, most=3, seconds=50.0)) == "abc"
+    assert rounds(Bound(least=2, most=9, seconds=0.0)) == "de"
+    assert rounds(Bound(least=1, most=9, seconds=2.5)) == "fgh"
+
+
+def test_the_verdict_benchmark_ends_with_its_budget_says_how_many_cases_ran_and_continues_from_its_file(
+    tmp_path: Path,
+) -> None:
+    planned = cases((11, 12), [BY_NAME["Stalled-stall"], BY_NAME["healthy-scheduled"]])
+    kept = tmp_path / "outcomes.jsonl"
+    asked: list[Case] = []
+
+    def judge(case: Case) -> str:
+        asked.append(case)
+        if case.busy:
+            raise KeyboardInterrupt
+        return case.kind.rule
+
+    with pytest.raises(KeyboardInterrupt):
+        list(outcomes(planned, judge, 3600.0, kept))
+    assert [case.name for case in asked[:2]] == [
+        "Stalled-stall, seed 11, size 0.8, quiet",
+        "healthy-scheduled, seed 11, size 0.8, quiet",
+    ]
+    found = list(outcomes(planned, judge, 0.0, kept))  # nothing more begins
+    assert [outcome.case for outcome in found] == asked[:2]
+    wrong = list(outcomes(planned, lambda case: "LossSpike", 3600.0, kept))
+    assert summary(planned, found).notes == [
+        "2 of 8 cases ran",
+        "quiet: recall 1.00 of 1 faults, precision 1.00 of 1 warnings, 1 healthy runs",
+    ]
+    quiet, busy = [result.ours for result in summary(planned, wrong).results[::2]]
+    assert (quiet, busy) == (0.5, 1.0)

@@ -81,6 +81,7 @@ def record(
     size: float = 1.0,
     seed: int = 0,
     forward: float = 0.0,
+    most_seconds: float | None = None,
 ) -> Report:
     """Run it, with forward passes that take so many seconds longer, and read its report."""
     launch = [python]
@@ -93,6 +94,13 @@ def record(
     if run.device is not None and nvml is not None:
         kept |= run.device.environment(nvml, folder / "scenario")
     command = [sys.executable, "-m", "pulsetrain", "run", "--interval", "0.2", "--", *launch, *script]
-    done = subprocess.run(command, cwd=folder, env=kept, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    with subprocess.Popen(
+        command, cwd=folder, env=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=most_seconds)
+        except subprocess.TimeoutExpired:
+            process.terminate()  # which ends the training too
+            raise
+    assert process.returncode == 0, output
     return make_report(Home(folder / "home/runs").resolve("last"))

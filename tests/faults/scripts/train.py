@@ -173,9 +173,9 @@ class Checkpoints(Fault):
 
 
 class Evaluation(Fault):
-    """An evaluation that takes as long as the training."""
+    """Evaluations that take longer than the training, and, at any size over 0.4, well over a second in all."""
 
-    every, passes = 20, 150
+    every, seconds = 20, 0.35
 
     def after_step(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
         if step % self.every:
@@ -184,16 +184,19 @@ class Evaluation(Fault):
             self.kept.append(Samples(self.batch * 4, self.seed + 1000))
         model.eval()
         with torch.no_grad():
-            for _ in range(max(1, round(self.passes * self.size / 4))):
+            until = time.perf_counter() + self.seconds * self.size
+            while True:
                 for batch in DataLoader(self.kept[0], None, sampler=BatchSampler(range(256), self.batch, False)):
                     self.loss(model, batch)
+                if time.perf_counter() >= until:
+                    break
         model.train()
 
 
 class LightEvaluation(Evaluation):
     """A healthy one."""
 
-    every, passes = 40, 4
+    every, seconds = 40, 0.0
 
 
 class Logging(Fault):
