@@ -3,6 +3,7 @@
 import click
 
 from pulsetrain.cli.cloud_cluster import cluster
+from pulsetrain.cli.cloud_submit import submit
 from pulsetrain.cli.cloud_vm import vm
 
 
@@ -17,3 +18,4 @@ def cloud() -> None:
 
 cloud.add_command(vm)
 cloud.add_command(cluster)
+cloud.add_command(submit)

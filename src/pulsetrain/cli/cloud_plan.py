@@ -1,5 +1,6 @@
 """What `pulsetrain cloud` shows before it changes something, and the question after it."""
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -57,6 +58,6 @@ def told(line: str) -> None:
     """A line of progress of another program."""
     from pulsetrain.views.text import Style
 
-    text = line.strip().strip(".")
-    if text and text != "done" and not text.startswith(("Note:", "ERROR:", "WARNING: Some requests")):
+    text = re.sub(r"\.{2,}$", "", line.strip())
+    if text and text not in (".", "done.") and not text.startswith(("Note:", "ERROR:", "WARNING: Some requests")):
         click.echo(Style(sys.stderr)(f"  {text}", "dim"), err=True)

@@ -7,6 +7,7 @@ import re
 import ssl
 import subprocess
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -46,6 +47,9 @@ class KubeApi:
         """What a pod has printed, by name."""
         self.raw: dict[str, str] = {}
         """Answers for other paths."""
+        self.story: list[Callable[[str], None]] = []
+        """What happens next to a job of this name: one of these each time that its pods are looked at."""
+        self._job = ""
 
     def __enter__(self) -> Self:
         cert, key = self.folder / "api.crt", self.folder / "api.key"
@@ -124,7 +128,11 @@ class KubeApi:
             return 200, found
         if log := re.fullmatch(r".*/pods/([^/]+)/log", parts.path):
             return 200, self.logs.get(log[1], "")
+        if parts.path.endswith("/pods") and self._job and self.story:
+            self.story.pop(0)(self._job)
         if method == "PATCH":
+            if "/jobs/" in parts.path:
+                self._job = parts.path.rpartition("/")[2]
             self.objects[parts.path] = self.objects.get(parts.path, {}) | yaml.safe_load(body)
         if method == "DELETE":
             gone = self.objects.pop(parts.path, None)

@@ -133,7 +133,7 @@ def check_state(file: ClusterFile, state: ClusterState | None) -> None:
         raise PulsetrainError(
             f"a cluster {file.name} is already in {file.zone}, and `cluster init` did not make it.",
             still="It was not touched.",
-            hint="Choose another name; or apply the manifests to yours with kubectl: docs/kubernetes.md.",
+            hint="Choose another name for this one.",
         )
     for status, detail, what in (
         (state.status, state.detail, f"the cluster {file.name}"),

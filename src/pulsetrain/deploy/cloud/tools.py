@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from pulsetrain.errors import Unavailable
 
@@ -47,20 +47,24 @@ def run_tool(
     given: bytes | None = None,
     environment: Mapping[str, str] | None = None,
     told: Callable[[str], None] | None = None,
+    into: IO[bytes] | None = None,
 ) -> ToolResult:
-    """Run a program to its end. What it says on stderr is kept, and passed on to `told` line by line."""
+    """Run a program to its end. What it says on stderr is kept, and passed on to `told` line by line.
+
+    Its output is kept, or written to the file `into`.
+    """
     find_tool(command[0])
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE if given is not None else subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=into or subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **environment} if environment else None,
     )
     try:
         if told is None:
             out, error = process.communicate(given)
-            return ToolResult(process.returncode, _text(out), _text(error))
+            return ToolResult(process.returncode, _text(out or b""), _text(error))
         assert process.stderr and process.stdout and given is None  # those that are long to wait for read nothing
         lines = []
         for line in process.stderr:
