@@ -72,8 +72,9 @@ def device_of(gpu_index: int) -> str:
 
 def last_checkpoint(folder: Path) -> Path | None:
     """The newest one that was written to its end: trainer_state.json comes last. What a crash left half is removed."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    for path in found:
+    steps = {path: path.name.removeprefix("checkpoint-") for path in folder.glob("checkpoint-*")}
+    found = [path for path, step in steps.items() if step.isdecimal()]  # others are the user's own
+    for path in sorted(found, key=lambda path: int(steps[path]), reverse=True):
         try:
             json.loads((path / "trainer_state.json").read_text())
         except (OSError, ValueError):
