@@ -15,8 +15,8 @@ import msgspec
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.codec import Encoder
 from pulsetrain.runs.folder import PRIVATE_MODE, RUN_JSON, RunFolder, write_json
+from pulsetrain.runs.locking import Taken, lock
 from pulsetrain.snapshot import Event
-from pulsetrain.transfer.locking import Taken, lock
 from pulsetrain.transfer.segments import BadSegment, Segment, SegmentPart
 
 STATE_FILE = ".fetched.json"

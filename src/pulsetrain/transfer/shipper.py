@@ -23,8 +23,8 @@ import msgspec
 from pulsetrain.errors import PulsetrainError
 from pulsetrain.regular_files import open_regular
 from pulsetrain.runs.folder import Home, RunFolder, host_name, write_json
+from pulsetrain.runs.locking import Taken, lock
 from pulsetrain.supervise import DOWN_AFTER_FAILURES, Part, Supervisor, Worker
-from pulsetrain.transfer.locking import Taken, lock
 from pulsetrain.transfer.segments import (
     MOST_CONTENT_BYTES,
     SegmentHeader,
