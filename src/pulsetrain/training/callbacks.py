@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pulsetrain.training import loop as loops
+from pulsetrain.training import metric_sources
 from pulsetrain.training.encoder import RESERVED_FIELDS
 from pulsetrain.training.values import without_waiting
 
@@ -73,20 +74,23 @@ def end_training() -> None:
 
 
 def record_metrics(step: int, epoch: float | None, metrics: Mapping[str, Any]) -> None:
-    """A line of what a framework logs beside the steps. What is not a number stays out."""
+    """A line of what a framework logs beside the steps. What is not a number stays out, or what a tracker had first."""
     loop = loops.current()
     if loop is None:
         return
     fields = {
         "logged_" + name if name in OWN_FIELDS else name: value
         for name, value in metrics.items()
-        if name not in ("step", "epoch") and _is_number(value)
+        if name not in ("step", "epoch")
+        and is_number(value)
+        and metric_sources.sources.counts(metric_sources.FRAMEWORK, name, step)
     }
     if fields:
         loop.recorder.add({"step": step, "epoch": epoch, **fields})
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether it is one number, wherever that is. No device is asked."""
     if isinstance(value, (int, float)):
         return True
     if isinstance(value, str):
