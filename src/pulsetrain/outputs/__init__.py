@@ -1,5 +1,6 @@
 """Where samples go beside the run folder, one file or folder each. A new one is one file and one line in `OUTPUTS`."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -70,6 +71,7 @@ class Output(Protocol):
 OUTPUTS: dict[str, Callable[[OutputOptions], bool]] = {
     "prometheus": lambda options: options.prometheus_port is not None,
     "push": lambda options: bool(options.push),
+    "kubeflow": lambda options: bool(os.environ.get("KUBEFLOW_TRAINER_SERVER_URL")),
 }
 """Module below this package, and whether the user asked for it: only then is it imported.
 

@@ -1,6 +1,7 @@
 """OTLP metrics over HTTP, as JSON: OpenTelemetry collectors, and the many servers that take what those send.
 
-Names stay as they are elsewhere. Units are left out, because receivers add them to names.
+Names stay as they are elsewhere, and `otel_names.py` adds those of OpenTelemetry. Units are left out, because receivers
+add them to names.
 """
 
 import gzip
@@ -15,6 +16,7 @@ import msgspec
 from pulsetrain import __version__
 from pulsetrain.outputs.points import Labels
 from pulsetrain.outputs.push.http import Client
+from pulsetrain.outputs.push.otel_names import otel_series
 from pulsetrain.outputs.push.outlet import PushLink
 from pulsetrain.outputs.push.sender import Sender
 from pulsetrain.outputs.push.series import Halves, PushSeries, halves
@@ -44,7 +46,7 @@ class OtlpChannel:
         self._url = url
 
     def send(self, series: Sequence[PushSeries]) -> None:
-        body = gzip.compress(msgspec.json.encode(document(series)), 1)
+        body = gzip.compress(msgspec.json.encode(document([*series, *otel_series(series)])), 1)
         answer = self._client.post(self._url, body, HEADERS)
         if words := _refused_in_part(answer):
             log.warning("%s took only a part: %s", self._client.host, words)
