@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 
 import click
@@ -36,6 +37,7 @@ COMMANDS = {
     "replay": "Replay a recorded run as if it were live.",
     "query": "Query recorded runs in SQL.",
     "fetch": "Fetch runs that other machines send.",
+    "import": "Import old runs of TensorBoard, MLflow or Weights & Biases.",
     "export": "Write a recorded run as CSV, Parquet or JSON lines, or send it to a server.",
     "bench": "Run a command or a container as a benchmark; gate its results.",
     "stack": "Set up Prometheus, Grafana and alerts.",
@@ -43,7 +45,7 @@ COMMANDS = {
     "doctor": "Check what works on this machine, and how to fix the rest.",
     "demo": "Take a tour on simulated GPUs.",
 }
-"""Each stands in a module of this name, as a function of this name. Here with its help, so that --help imports none."""
+"""Each is a function in a module, both of this name (`import_` for `import`). Help is here: --help imports none."""
 
 
 TRUST_HINT = "move it to ~/.pulsetrain/pulsetrain.toml, or trust the file: pulsetrain --config pulsetrain.toml ..."
@@ -58,7 +60,8 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"pulsetrain.cli.{cmd_name}"), cmd_name)
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = getattr(import_module(f"pulsetrain.cli.{name}"), name)
         return command
 
     def resolve_command(
