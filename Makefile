@@ -18,7 +18,7 @@ help:
 demo: .venv/ready
 	@$(BIN)/pulsetrain demo
 
-test: lint .venv-user/ready .venv-notebook/ready .venv-transfer/ready
+test: lint .venv-user/ready .venv-notebook/ready .venv-transfer/ready .venv-trackers/ready
 	@.ci/servers
 	@[ -e .debian-root/ready ] || .ci/debian-root .debian-root $(BIN)/python
 	@.ci/tests $(BIN)
@@ -49,7 +49,7 @@ lock: .venv/ready
 	$(BIN)/pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
 		--group dev --output-file requirements.txt pyproject.toml
-	for kind in user notebook bench transfer; do \
+	for kind in user notebook bench transfer trackers; do \
 		rm -rf .venv-$$kind && $(PYTHON) -m venv .venv-$$kind && \
 		.venv-$$kind/bin/pip install --quiet -r requirements-$$kind.in && \
 		(echo "# Written by make lock from requirements-$$kind.in."; .venv-$$kind/bin/pip freeze | sed 's/+cpu//') \
@@ -72,11 +72,15 @@ lock: .venv/ready
 .venv-transfer/ready: requirements-transfer.txt
 	@.ci/venv $(PYTHON) .venv-transfer requirements-transfer.txt
 
+# Experiment trackers, and what a server of MLflow needs: the whole package of MLflow would be twice as large.
+.venv-trackers/ready: requirements-trackers.txt
+	@.ci/venv $(PYTHON) .venv-trackers requirements-trackers.txt
+
 # The peers to be measured beside us.
 .venv-bench/ready: requirements-bench.txt requirements.txt pyproject.toml
 	@.ci/venv $(PYTHON) .venv-bench requirements.txt
 	@.ci/venv $(PYTHON) .venv-bench requirements-bench.txt --with-pulsetrain
 
 clean:
-	rm -rf .coverage .venv .venv-user .venv-notebook .venv-bench .venv-transfer .debian-root .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf .coverage .venv .venv-user .venv-notebook .venv-bench .venv-transfer .venv-trackers .debian-root .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 		.import_linter_cache

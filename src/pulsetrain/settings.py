@@ -101,7 +101,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
         if "dir" in values:
             values["directory"] = values.pop("dir")
         if "to" in values:
-            values["send_to"] = values.pop("to")
+            values["send_to"] = [values.pop("to")]
         if "push" in values:
             values["push"] = list(values["push"])
         tags = [f"{key}={value}" for key, value in values.pop("tags", {}).items()]

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -76,18 +77,19 @@ def _config() -> dict[str, Any]:
         return msgspec.json.decode(file.readline() or b"{}", type=dict[str, Any])
 
 
-def _usable(to: str | None) -> str | None:
-    """Where the run of `pulsetrain.init` is sent; nowhere, with a warning, when it cannot be: it is recorded anyway."""
-    from pulsetrain.transfer.store import open_store
+def _usable(places: Sequence[str]) -> list[str]:
+    """Where the run of `pulsetrain.init` is sent. A place that cannot be used is a warning: the run is recorded."""
+    from pulsetrain.watching.destinations import check_place
 
-    try:
-        if to:
-            open_store(to).close()
-    except PulsetrainError as error:
-        error.still = "The run is recorded here, and not sent."
-        log.warning("%s", error)
-        return None
-    return to
+    usable = []
+    for place in places:
+        try:
+            check_place(place)
+            usable.append(place)
+        except PulsetrainError as error:
+            error.still = "The run is recorded here, and not sent there."
+            log.warning("%s", error)
+    return usable
 
 
 def _said() -> "Outcome | None":

@@ -11,6 +11,8 @@ from pulsetrain.cli import options
 from pulsetrain.cli.files import whole_file
 from pulsetrain.errors import UsageError
 from pulsetrain.outputs.push import KINDS
+from pulsetrain.outputs.trackers import EXAMPLES as TRACKERS
+from pulsetrain.outputs.trackers import is_tracker
 from pulsetrain.runs.tables import LINE_TABLES
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ _TARGETS = [kind for kind, about in KINDS.items() if about.takes_history]
     "--to",
     metavar="TARGET",
     help=f"Send it to a server instead: {', '.join(f'{kind}:URL' for kind in _TARGETS)}, or the NAME of a section "
-    "[push.NAME].",
+    f"[push.NAME]; or to a tracker: {', '.join(TRACKERS)}.",
 )
 @click.option(
     "--table",
@@ -54,12 +56,14 @@ def export(
     """Write RUN, one file for each table, or send it to a server that missed it.
 
     RUN is an id or the start of one, a name, a path, or `last`. A server gets the series that `run --push` would have
-    sent during the run; pulsetrain then checks that it has them all.
+    sent during the run; pulsetrain then checks that it has them all. A tracker gets the metrics, the settings and the
+    report; what it has already is not sent again.
 
     \b
         pulsetrain export last --format parquet
         pulsetrain export last --to victoriametrics:http://localhost:8428
         pulsetrain export last --to remote-write:http://localhost:9090/api/v1/write
+        pulsetrain export last --to mlflow:http://localhost:5000
     """
     from pulsetrain.runs.database import Database
     from pulsetrain.runs.folder import Home
@@ -69,6 +73,9 @@ def export(
     if to is not None and output is not None:
         raise UsageError("--output is for files; --to sends the run to a server.")
     folder = Home.find(directory).resolve(run)
+    if to is not None and is_tracker(to):
+        _track(folder, to, tables)
+        return
     database = Database([folder])
     if kind is not None:
         _write(folder, database, kind, tables, output)
@@ -108,6 +115,18 @@ def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[s
     click.echo(f"{outcome.samples:,} samples of {outcome.series:,} series sent to {target.host}, {arrived}")
     if outcome.unfit:
         click.echo(f"note: {outcome.unfit:,} values are NaN, which {target.host} cannot store", err=True)
+
+
+def _track(folder: "RunFolder", to: str, tables: Sequence[str]) -> None:
+    from pulsetrain.cli.sending import send_recorded
+    from pulsetrain.outputs.trackers import parse_tracker
+    from pulsetrain.training.masking import masked_message
+
+    if tables:
+        raise UsageError("--table is for files and servers of series; a tracker gets the whole run.")
+    target = parse_tracker(to)
+    rows = send_recorded(folder, target)
+    click.echo(f"{masked_message(target.spec)} has the run: {rows:,} rows, the settings and how it ended")
 
 
 def _progress(share: float, samples: int) -> None:

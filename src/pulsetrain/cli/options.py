@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from pulsetrain.cli import logs as log_lines
 from pulsetrain.outputs import OutputOptions
 from pulsetrain.outputs.push import KINDS
+from pulsetrain.outputs.trackers import KINDS as TRACKERS
 from pulsetrain.runs.folder import CountingOptions
 from pulsetrain.sources import Options
 from pulsetrain.watching.options import WatchOptions
@@ -279,13 +280,26 @@ directory = click.option(
 shared = click.option(
     "--shared", is_flag=True, envvar="PULSETRAIN_SHARED", help="Let your group read the run; by default only you can."
 )
+
+
+class _Place(click.ParamType[str]):
+    """One place, also where its path has blanks."""
+
+    name = "place"
+
+    def split_envvar_value(self, rv: str) -> Sequence[str]:
+        return [rv]
+
+
 send_to = click.option(
     "--to",
     "send_to",  # which `export --to` is not
     envvar="PULSETRAIN_TO",
     metavar="PLACE",
-    help="Send the run while it is recorded: a folder, drive:, gs://, s3://, ssh:// or https://; docs/transfer.md. "
-    "'' is nowhere.",
+    multiple=True,
+    type=_Place(),
+    help="Send the run while it is recorded to a folder, drive:, gs://, s3://, ssh:// or https:// (docs/transfer.md), "
+    f"or a tracker: {', '.join(f'{kind}:' for kind in TRACKERS)} (docs/trackers.md). May be repeated. '' is nowhere.",
 )
 quiet = click.option("--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Print only warnings and errors.")
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -359,7 +373,7 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
         project: str | None,
         tag: dict[str, str],
         directory: str | None,
-        send_to: str | None,
+        send_to: Sequence[str],
         shared: bool,
         interval: float,
         machine: Options,
@@ -380,7 +394,7 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
             project=project or "",
             tags=tag,
             directory=directory,
-            to=send_to or None,
+            to=[place for place in send_to if place],
             shared=shared,
             account=account.of_new(),
             thresholds=configured.thresholds,

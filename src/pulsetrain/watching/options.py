@@ -27,8 +27,8 @@ class WatchOptions:
     """The settings of the training, as `pulsetrain.init` got them."""
     directory: str | None = None
     """Where runs are kept; by default $PULSETRAIN_HOME/runs."""
-    to: str | None = None
-    """Where the run is sent while it is recorded: a folder or a URL; docs/transfer.md."""
+    to: Sequence[str] = ()
+    """Where the run is sent while it is recorded: a store (docs/transfer.md), and trackers (docs/trackers.md)."""
     shared: bool = False
     """Whether the user's group may read the run."""
     account: CountingOptions = field(default_factory=CountingOptions)

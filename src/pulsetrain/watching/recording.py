@@ -39,6 +39,7 @@ from pulsetrain.training import ranks
 from pulsetrain.training.masking import masked, masked_command, masked_document, masked_value, storable
 from pulsetrain.transfer.store import JobStore, StoreError, open_store
 from pulsetrain.watching import clocks
+from pulsetrain.watching.destinations import store_of
 from pulsetrain.watching.options import WatchOptions
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def claim_run(options: WatchOptions, command: Sequence[str] = (), launch: Launch
     folder, writes_run = home.open(name, datetime.now(UTC), job_id, ranks.one_of_many(), restarts)
     is_new = not (folder.path / RUN_JSON).exists()
     claim = RunClaim(folder, name, tuple(command), is_new, writes_run, launch)
-    if is_new and job_id and options.to:
-        return _joined_elsewhere(claim, home, job_id, options.to)
+    if is_new and job_id and (store := store_of(options.to)):
+        return _joined_elsewhere(claim, home, job_id, store)
     return claim if is_new else _joined(claim)
 
 

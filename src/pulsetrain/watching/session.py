@@ -1,6 +1,5 @@
 """One stretch of watching: sources, their sampler, and all that gets its snapshots."""
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from pulsetrain.errors import PulsetrainError, Unavailable
@@ -10,14 +9,10 @@ from pulsetrain.sampler import Consumer, Sampler
 from pulsetrain.sources import Source
 from pulsetrain.sources.opening import open_sources
 from pulsetrain.supervise import Supervisor
-from pulsetrain.training.masking import masked_message
-from pulsetrain.transfer.shipper import Shipper
-from pulsetrain.transfer.store import Store, open_store
 from pulsetrain.watching.alerting import Alerting
+from pulsetrain.watching.destinations import Destinations
 from pulsetrain.watching.options import WatchOptions
 from pulsetrain.watching.recording import RunClaim, RunRecording
-
-log = logging.getLogger(__name__)
 
 
 class Session:
@@ -39,8 +34,7 @@ class Session:
         self._sampler: Sampler | None = None
         self._outputs: list[Output] = []
         self._alerting: Alerting | None = None
-        self._store: Store | None = None
-        self._shipper: Shipper | None = None
+        self._destinations: Destinations | None = None
 
     @property
     def unavailable(self) -> Mapping[str, Unavailable]:
@@ -50,7 +44,7 @@ class Session:
     @property
     def notices(self) -> list[str]:
         """Where what is served and sent can be found, for the user."""
-        sending = [f"sending the run to {masked_message(self.options.to or '')}"] if self._store else []
+        sending = self._destinations.notices if self._destinations else []
         return [output.notice for output in self._outputs if output.notice] + sending
 
     def open(self, claim: RunClaim | None = None) -> None:
@@ -58,33 +52,25 @@ class Session:
         try:
             self._outputs = open_outputs(self.options.outputs, self.options.interval_seconds)
             if claim and self.options.to:
-                self._store = open_store(self.options.to)
+                self._destinations = Destinations(self.options.to)
             if claim:
                 self.recording = RunRecording(claim, self.options, self._opened, self.supervisor)
                 self._sources += filter(None, (self.recording.training, self.recording.provenance))
                 self._consumers.append(self.recording)
-                self._shipper = self._open_shipper(claim)
+                if self._destinations:
+                    alone = not claim.is_sent_by_another
+                    self._destinations.open(
+                        claim.folder,
+                        self.supervisor,
+                        owner=claim.is_new and alone,
+                        tracks=claim.writes_run and alone,
+                    )
         except PulsetrainError:
             self.close()
             if claim:
                 claim.give_up()
             raise
         self._consumers += self._outputs
-
-    def _open_shipper(self, claim: RunClaim) -> Shipper | None:
-        if self._store is None or not self.options.to:
-            return None
-        to = masked_message(self.options.to)
-        try:
-            return Shipper(
-                claim.folder,
-                self._store,
-                to,
-                owner=claim.is_new and not claim.is_sent_by_another,
-                supervisor=self.supervisor,
-            )
-        except OSError as error:
-            raise PulsetrainError(f"the run cannot be sent from {claim.folder}: {error.strerror}.") from None
 
     def close(self) -> None:
         """Close the sources and outputs of a session that will not start after all."""
@@ -103,8 +89,8 @@ class Session:
         origin = Origin(host_name(), run, folder, self.supervisor)
         for output in self._outputs:
             output.start(origin)
-        if self._shipper:
-            self._shipper.start()
+        if self._destinations:
+            self._destinations.start()
         self._alerting = Alerting(self.options, origin)
         self._alerting.start()
         self._sampler = Sampler(
@@ -135,10 +121,9 @@ class Session:
         if self.recording:
             self.recording.finish(status, exit_code)
         part = self.supervisor.part("outputs")
-        if self._shipper:
+        if self._destinations:
             with part.attempt("the end of sending"):
-                if left := self._shipper.close():
-                    log.warning("%s", left)
+                self._destinations.finish()
         if self._alerting:
             with part.attempt("the last notification"):
                 self._alerting.finish(status, exit_code)
