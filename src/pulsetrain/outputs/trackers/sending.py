@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 FOLDER = ".trackers"
 FIRST_WAIT_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 60.0
+MOST_WORDS = 200
 
 Wait = Callable[[float], object]
 
@@ -197,15 +198,15 @@ def send_patiently(
         except Exception as error:  # noqa: BLE001 - whatever the library of a tracker raises is tried again
             sending.abandon()
             if not trouble:
-                tell(reason_of(error))
-            trouble = reason_of(error)
+                tell(short_reason(error))
+            trouble = short_reason(error)
             if time.monotonic() > deadline:
                 return trouble
             wait(min(pause * random.uniform(0.5, 1.0), max(0.1, deadline - time.monotonic())))
             pause = min(2 * pause, LONGEST_WAIT_SECONDS)
 
 
-def reason_of(error: Exception) -> str:
+def short_reason(error: Exception) -> str:
     """The first line of what a tracker's library says, without secrets."""
-    text = str(error).strip().splitlines()
-    return masked_message(f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__)
+    text = str(error).strip().partition("\n")[0].partition(" with exception ")[0]  # MLflow adds those of its libraries
+    return masked_message(f"{type(error).__name__}: {text[:MOST_WORDS]}" if text else type(error).__name__)
