@@ -58,7 +58,8 @@ def init(
 
     `config` is a dict, or an object such as argparse's Namespace: the settings of this training, recorded in run.json.
     `to` is where the run is sent while it is recorded, so that `pulsetrain fetch` elsewhere has it: a folder,
-    `drive:MyDrive/pulsetrain`, `gs://`, `s3://`, `ssh://` or `https://`; docs/transfer.md.
+    `drive:MyDrive/pulsetrain`, `gs://`, `s3://`, `ssh://` or `https://`; docs/transfer.md. Or a tracker: `mlflow:URI`,
+    `wandb:PROJECT`, `tensorboard:FOLDER`, `trackio:PROJECT`; docs/trackers.md.
     `prometheus_port`, `carbon_region` and `price` are what `pulsetrain run` has as options.
     Call it before a Trainer of Transformers or Lightning is made. With `instrument=False` only what the program logs is
     recorded. `quiet` prints neither the folder now nor the summary in `finish`. A second call changes nothing; returns
