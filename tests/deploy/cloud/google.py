@@ -41,6 +41,8 @@ class Google:
         self.firewalls: dict[str, Document] = {}
         self.clusters: dict[str, Document] = {}
         self.operations: dict[str, Document] = {}
+        self.metadata: list[Document] = []
+        """Of the project: where gcloud puts SSH keys."""
         self.families = ["common-cu128-ubuntu-2204-nvidia-570", "common-cu129-ubuntu-2204-nvidia-580"]
         self.endpoint, self.authority = "127.0.0.1", ""
         """Where the API of its clusters is, and the certificate of that."""
@@ -116,6 +118,10 @@ class Google:
             self.requests.append((method, place, body))
             if refused := self.refuse.get(place.rpartition("/")[2]):
                 return refused
+        if place.endswith("etadata"):  # an SSH key is added, to the project or to a machine
+            self.metadata = body["items"]
+            scope = "global" if place.startswith("set") else "/".join(place.split("/")[:2])
+            return 200, self._operation(scope, place.rpartition("/")[0], kind="setMetadata")
         if parts.path.startswith("/compute"):
             return self._compute(method, place, body, parse_qs(parts.query))
         return self._container(method, place, body)
@@ -167,6 +173,8 @@ class Google:
             answer = {
                 "items": {zone: {"instances": [one for place, one in pairs if place == zone]} for zone, _ in pairs}
             }
+        elif place == f"projects/{PROJECT}":
+            answer = {"name": PROJECT, "commonInstanceMetadata": {"items": self.metadata}}
         elif place == "global/firewalls":
             answer = {"items": list(self.firewalls.values())}
         elif place.endswith("global/images"):

@@ -1,9 +1,12 @@
 """pulsetrain on a fresh Debian that a real sshd answers for, in namespaces of its own and without a network."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +116,19 @@ def install(machine: Machine, *words: str) -> "subprocess.CompletedProcess[str]"
     return subprocess.run([sys.executable, "-m", "pulsetrain", *arguments], capture_output=True, text=True)
 
 
+@contextlib.contextmanager
+def tunnel(machine: Machine) -> Iterator[dict[str, str]]:
+    """The pages of `vm tunnel` by name, until Ctrl-C."""
+    words = ["cloud", "vm", "tunnel", "debian", "--ssh-config", str(machine.config)]
+    process = subprocess.Popen([sys.executable, "-m", "pulsetrain", *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    lines = [process.stdout.readline().split() for _ in range(3)]
+    assert process.stdout.readline() == "Ctrl-C closes the tunnel.\n"
+    yield {words[0]: words[1] for words in lines}
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[0] == "\nclosed\n" and process.returncode == 0
+
+
 def test_a_fresh_debian_becomes_an_agent_with_a_stack_and_a_second_time_changes_nothing(machine: Machine) -> None:
     docker = machine.root / "usr/local/bin/docker"
     docker.write_text(DOCKER)
@@ -129,6 +145,11 @@ def test_a_fresh_debian_becomes_an_agent_with_a_stack_and_a_second_time_changes_
     assert machine.ssh("systemctl", "is-enabled", "pulsetrain").stdout == "enabled\n"
     assert (machine.root / "var/lib/pulsetrain-stack/compose.yml").exists()
     assert "up --detach" in (machine.root / "docker.log").read_text()
+
+    with tunnel(machine) as pages:
+        assert pages.keys() == {"Grafana", "Prometheus", "agent"}
+        with urllib.request.urlopen(pages["Grafana"]) as answer:
+            assert answer.status == 200
 
     (machine.root / "docker.log").unlink()
     before = machine.fingerprint()

@@ -1,6 +1,7 @@
 """GPU machines, by the real gcloud: what Google is asked for, and what a user reads when it refuses."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.deploy.cloud.conftest import Cloud
@@ -19,7 +20,9 @@ KNOWN = (*MINE, "--image-family", "common-cu129-ubuntu-2204-nvidia-580")
 FAMILIES = ["common-cu113-debian-11", "common-cu128-ubuntu-2204-nvidia-570", "common-cu129-ubuntu-2204-nvidia-580"]
 
 
-def test_a_machine_is_planned_created_listed_and_deleted(cloud: Cloud, google: Google) -> None:
+def test_a_machine_is_planned_created_listed_installed_and_deleted(
+    cloud: Cloud, google: Google, environment: dict[str, str], tmp_path: Path
+) -> None:
     planned = cloud("vm", "create", "trainer", "--dry-run")
     assert planned.returncode == 0, planned.stderr
     assert google.requests == []
@@ -75,6 +78,18 @@ def test_a_machine_is_planned_created_listed_and_deleted(cloud: Cloud, google: G
     (listed,) = json.loads(cloud("vm", "list", "--json", *MINE).stdout)["machines"]
     assert (listed["name"], listed["spot"], listed["open_ports"]) == ("trainer", True, ["80", "8080"])
     assert listed["per_hour"] is None  # no spot price is known; and the machine of somebody else is not listed
+
+    ssh = tmp_path / "bin/ssh"  # as gcloud calls it, which first tries the connection with a command of its own
+    ssh.parent.mkdir()
+    ssh.write_text('#!/bin/sh\necho "$(wc -c) $*" >> "$PULSETRAIN_HOME.log"\n')
+    ssh.chmod(0o755)
+    environment |= {"PATH": f"{ssh.parent}:{environment['PATH']}", "HOME": str(tmp_path)}
+    installed = cloud("vm", "install", "trainer", "--zone", "us-central1-a", *MINE)
+    assert installed.returncode == 0, installed.stderr
+    called = (tmp_path / "home.log").read_text().splitlines()
+    assert int(called[-1].split()[0]) > 100_000 and "203.0.113.7 -- d=$(mktemp -d)" in called[-1]
+    assert all(line.startswith("0 ") for line in called[:-1])  # nothing else took what was meant for it
+    assert (tmp_path / ".ssh/google_compute_engine").exists()
 
     google.requests.clear()
     deleted = cloud("vm", "delete", "trainer", "--yes", *MINE)

@@ -14,7 +14,8 @@ from pulsetrain.untrusted import printable
 LABEL = "pulsetrain"
 """The label of everything that we make and that can have one."""
 CONSOLE = "https://console.cloud.google.com"
-_QUIET = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
+QUIET = {"CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}
+"""In its environment, gcloud asks nothing and takes its own defaults."""
 
 Reason = Literal[
     "sign-in", "project", "api", "billing", "quota", "stock", "permission", "conflict", "missing", "network", "other"
@@ -74,7 +75,7 @@ class Gcloud:
             )
         self.project: str = settings.project
         self.default_zone = settings.zone
-        self._environment = _QUIET | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
+        self._environment = QUIET | ({"KUBECONFIG": kubeconfig} if kubeconfig else {})
 
     def command(self, *words: str, project: str | None = None) -> list[str]:
         """As it is run, and as it is shown."""
@@ -100,7 +101,7 @@ class Gcloud:
 
 def _settings() -> CloudSettings:
     command = ["gcloud", "config", "list", "--format=json"]
-    done = run_tool(command, environment=_QUIET)
+    done = run_tool(command, environment=QUIET)
     if done.code:
         raise error_of(done.stderr, "")
     found = _json(done.stdout, command)

@@ -42,7 +42,14 @@ def install(remote: Remote, *, package: str | None, stack: bool) -> InstallResul
         name = Path(package).name
         files[name] = _read(Path(package))
     words = f"{_quoted(name or '')} {'yes' if stack else 'no'}"
-    done = run_tool(remote.command(_UNPACK.format(words=words)), given=_archive(files))
+    if (
+        remote.by_gcloud
+    ):  # which makes a key, and waits for the machine, with connections of its own that would read ours
+        first = run_tool(remote.command("true"), environment=remote.environment)
+        if first.code:
+            raise _failed(remote, first.code, first.stderr, [])
+    command = remote.command(_UNPACK.format(words=words))
+    done = run_tool(command, given=_archive(files), environment=remote.environment)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     changes = [line.removeprefix("changed: ") for line in lines if line.startswith("changed: ")]
     if done.code:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pulsetrain.deploy.cloud.gcloud import Gcloud
+from pulsetrain.deploy.cloud.gcloud import QUIET, CloudError, Gcloud
 from pulsetrain.deploy.cloud.tools import find_tool
 from pulsetrain.deploy.cloud.vm import find_vm
 from pulsetrain.errors import Unavailable, UsageError
@@ -20,6 +20,11 @@ class Remote(NamedTuple):
     start: tuple[str, ...]
     """The command line up to what is to be run there."""
     by_gcloud: bool
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a command whose input is ours: gcloud must not take an answer from it."""
+        return QUIET if self.by_gcloud else {}
 
     def command(self, remote_command: str | None = None, ssh_options: Sequence[str] = ()) -> list[str]:
         """A command line that runs `remote_command` there, or opens a shell."""
@@ -45,6 +50,11 @@ def find_remote(
             vm = find_vm(gcloud, host) if zone is None else None
         except Unavailable:  # without gcloud it can only be a name for ssh
             return _by_ssh(host, config)
+        except CloudError as error:
+            hint = f"{error.hint or ''}\n  hint: If {host} is a name for ssh, add --plain-ssh.".removeprefix(
+                "\n  hint: "
+            )
+            raise CloudError(error.reason, error.message, still=error.still, hint=hint) from None
         if (vm and vm.zone) or zone:
             place = zone or (vm.zone if vm else "")
             start = gcloud.command("compute", "ssh", host, f"--zone={place}")

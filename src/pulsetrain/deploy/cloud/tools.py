@@ -12,8 +12,8 @@ from pulsetrain.errors import Unavailable
 
 HOW_TO_GET = {
     "gcloud": "Install the Google Cloud CLI (https://cloud.google.com/sdk/docs/install), then: gcloud auth login",
-    "kubectl": "Install it with: gcloud components install kubectl, or apt install google-cloud-cli with kubectl",
-    "gke-gcloud-auth-plugin": "Install it with: gcloud components install gke-gcloud-auth-plugin, "
+    "kubectl": "Install it: gcloud components install kubectl, or https://kubernetes.io/docs/tasks/tools/",
+    "gke-gcloud-auth-plugin": "Install it: gcloud components install gke-gcloud-auth-plugin, "
     "or apt install google-cloud-cli-gke-gcloud-auth-plugin",
     "docker": "Install Docker: apt install docker.io, or https://docs.docker.com/engine/install/",
     "ssh": "Install the OpenSSH client: apt install openssh-client",
