@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -81,10 +82,10 @@ class Machine:
     def fingerprint(self) -> dict[str, str]:
         """Every file, folder and link there: its kind, mode, size, time of change and content."""
         found = {}
-        for folder, names, files in os.walk(self.root):
+        for folder, names, plain in os.walk(self.root):
             if Path(folder) == self.root:
                 names[:] = [name for name in names if name not in VOLATILE]
-            for name in (*names, *files):
+            for name in (*names, *plain):
                 path = Path(folder, name)
                 about = path.lstat()
                 text = f"{about.st_mode} {about.st_size} {about.st_mtime_ns}"
@@ -182,3 +183,9 @@ def test_a_package_that_is_none_is_refused_before_anybody_connects(package: str,
     words = ["cloud", "vm", "install", "me@nowhere", "--package", package]
     done = subprocess.run([sys.executable, "-m", "pulsetrain", *words], capture_output=True, text=True)
     assert done.returncode == 2 and text in done.stderr
+
+
+def test_shellcheck_finds_nothing_in_what_runs_there() -> None:
+    script = Path(str(files("pulsetrain") / "deploy/cloud/install.sh"))
+    done = subprocess.run([program("shellcheck"), script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
