@@ -408,9 +408,30 @@ WEB_VIEWERS = Metric(
 WEB_OPEN_BYTES = Metric(
     "web", "open_bytes", "pulsetrain_web_open_bytes", "gauge", "bytes", "Readings that `serve` holds in memory."
 )
+CACHE_UP = Metric("cache", "up", "cache_up", "gauge", "bool", "1 while the nginx of the dataset cache runs.")
+CACHE_LOOKUPS = Metric(
+    *("cache", "lookups", "cache_lookups_total", "counter", "slices"),
+    "Slices of shards that were asked for, by what the cache had of them: hit, miss, stale, ...",
+    by="status",
+)
+CACHE_REQUESTS = Metric(
+    "cache", "requests", "cache_requests_total", "counter", "requests", "Requests that the cache answered.", by="code"
+)
+CACHE_SENT = Metric(
+    "cache", "sent_bytes", "cache_sent_bytes_total", "counter", "bytes", "What the cache sent to those who train."
+)
+CACHE_FETCHED = Metric(
+    *("cache", "fetched_bytes", "cache_fetched_bytes_total", "counter", "bytes"),
+    "What the cache fetched from the server of the shards.",
+)
+CACHE_DISK = Metric("cache", "disk_bytes", "cache_disk_bytes", "gauge", "bytes", "Disk that cached slices take.")
+CACHE_DISK_LIMIT = Metric(
+    "cache", "disk_limit_bytes", "cache_disk_limit_bytes", "gauge", "bytes", "The most that they may take."
+)
 EXPORTED = (
     *(STEP_COUNTS, NONFINITE, TRAINING_TIME, TRAINING_VALUE, GPU_INFO, MIG_INFO),
     *(RUN_INFO, RUN_START, BUILD_INFO, DATA_AGE, EVENTS, ALERT),
     *(WEB_RUNS, WEB_VIEWERS, WEB_OPEN_BYTES),
+    *(CACHE_UP, CACHE_LOOKUPS, CACHE_REQUESTS, CACHE_SENT, CACHE_FETCHED, CACHE_DISK, CACHE_DISK_LIMIT),
 )
 """What exporters make of lines, events and run.json. They stand in no line, so no file and no table has them."""

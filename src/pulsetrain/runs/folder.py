@@ -476,4 +476,5 @@ def _is_host(folder: str) -> bool:
 
 
 def host_name() -> str:
-    return slug(socket.gethostname())
+    """The name of this machine. A pod has one of its own: PULSETRAIN_HOST says that of its node."""
+    return slug(os.environ.get("PULSETRAIN_HOST") or socket.gethostname())

@@ -75,7 +75,7 @@ def _server(settings: KubernetesSettings) -> Object:
         "name": "cache",
         "image": settings.cache_image,
         "args": [
-            *("cache", "serve", settings.cache_upstream, "--dir", _DATA, "--size", str(size)),
+            *("cache", "serve", settings.cache_upstream, "--cache-dir", _DATA, "--size", str(size)),
             *("--host", "0.0.0.0", "--port", str(CACHE_PORT), *allowed),  # noqa: S104 - that of the pod
             *("--prometheus-address", "0.0.0.0", "--prometheus-port", str(METRICS_PORT)),  # noqa: S104
         ],

@@ -1,12 +1,11 @@
 """What a cluster is to have of pulsetrain, and what a training job is; checked before anything is applied."""
 
-import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from pulsetrain import __version__
+from pulsetrain.deploy.cache.settings import check_networks, check_upstream
 from pulsetrain.errors import UsageError
 from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
 
@@ -134,37 +133,6 @@ class TrainerJobSpec:
             _check(_VARIABLE, name, "the name of a variable", most=255)
         for claim in filter(None, (self.queue, self.service_account, self.checkpoints_claim, self.runs_claim)):
             _check(_DNS_NAME, claim, "a name in Kubernetes", most=63)
-
-
-def check_upstream(url: str) -> None:
-    """Raise for what is not the address of a server; it becomes part of a configuration."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        parts, port = urlsplit(""), None
-    host = parts.hostname or ""
-    if (
-        parts.scheme not in ("http", "https")
-        or not re.fullmatch(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+", host)
-        or not re.fullmatch(r"[A-Za-z0-9._~/-]*", parts.path)
-        or parts.query
-        or parts.fragment
-        or "@" in parts.netloc
-        or port == 0
-    ):
-        raise UsageError(
-            f"{url!r} is not the address of a server with shards.",
-            hint="Give scheme and host, and a path if needed: https://storage.googleapis.com/my-bucket.",
-        )
-
-
-def check_networks(networks: Iterable[str]) -> None:
-    for network in networks:
-        try:
-            ipaddress.ip_network(network)
-        except ValueError as error:
-            raise UsageError(f"{network!r} is not a network: {error}.", hint="Such as 10.0.0.0/8.") from None
 
 
 def _check(form: re.Pattern[str], text: str, what: str, *, most: int) -> None:
