@@ -108,13 +108,14 @@ class TrackerProcess:
         """Each line says what does not work; an empty one that it works again."""
         assert process.stderr is not None
         for text in process.stderr:
-            line = masked_message(text.decode(errors="replace").strip())
-            if line.startswith(PREFIX):
-                self._said = line.removeprefix(PREFIX).strip()
-                if self._said:
-                    self._part.fail(self._said)
-                else:
-                    self._part.recover()
+            with self._part.attempt("a line of the sending process"):
+                line = masked_message(text.decode(errors="replace").strip())
+                if line.startswith(PREFIX):
+                    self._said = line.removeprefix(PREFIX).strip()
+                    if self._said:
+                        self._part.fail(self._said)
+                    else:
+                        self._part.recover()
 
 
 NOT_SENT = 75

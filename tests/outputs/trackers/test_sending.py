@@ -163,6 +163,7 @@ def test_a_recorded_run_is_on_disk_once_though_sending_was_killed(
     assert board["scalars"]["run/seconds"] == [[0, 121.0]]
     assert "lr" in board["texts"]["config"]
 
+    assert len(list((tmp_path / "wandb").rglob("*.wandb"))) == 2  # of the one that was killed, and of the next
     offline = read_back("wandb", tmp_path / "wandb")
     assert [row["step"] for row in offline["rows"] if "loss" in row] == steps
     assert offline["config"]["model"] == {"depth": 12}

@@ -86,6 +86,8 @@ class TrackerSending:
         """Send what there is. True when the run has ended and all of it was sent. Raises what the tracker raises."""
         run = self._folder.load()
         ended = run.status != "running"  # before the files: they then hold all that will come
+        if self._state.finished and self._has_all(run):
+            return True
         tracker = self._opened(run)
         if self._state.sending is not None:
             self._send(tracker, self._state.sending, again=True)
@@ -138,9 +140,15 @@ class TrackerSending:
         self._state.sent, self._state.sending = self._reader.position, None
         self._save()
 
+    def _has_all(self, run: Run) -> bool:
+        """Whether the tracker has what there is now: then it is not even opened."""
+        reader = RowReader(self._folder, self._state.sent)
+        reader.read(ended=True)
+        reader.close()
+        return reader.position.rows == self._state.sent.rows and _checksum(run) == self._state.described
+
     def _describe(self, tracker: Tracker, run: Run) -> None:
-        settings = msgspec.json.encode([run.config, run.tags, run.name, run.project, run.note])
-        checksum = hashlib.sha256(settings).hexdigest()
+        checksum = _checksum(run)
         if checksum != self._state.described:
             tracker.describe(run)
             self._state.described = checksum
@@ -165,6 +173,11 @@ class TrackerSending:
 
     def _save(self) -> None:
         write_json(self._file, self._state)
+
+
+def _checksum(run: Run) -> str:
+    """Of what a tracker is told of a run beside its figures."""
+    return hashlib.sha256(msgspec.json.encode([run.config, run.tags, run.name, run.project, run.note])).hexdigest()
 
 
 def send_patiently(
