@@ -79,7 +79,10 @@ def runs(tmp_path: Path, make_run: MakeRun) -> Path:
     boards = [{"gpu_index": index, "name": "NVIDIA H100"} for index in range(2)]
     hosts = {"vm": Host(gpus=boards, cpu_cores=8)}
     about = {"home": home, "hosts": hosts, "seconds": 120.0}
-    make_run("20261116-120000-first-0001", name="first", tags={"lr": "0.1"}, **about, **readings(spike=77))
+    first = readings(spike=77)
+    first["training"].append({"elapsed_seconds": 119.0, "rank": 0, "phase": "evaluation", "phase_seconds": 20.0})
+    config = {"model": {"depth": 12}, "optimizer": "adamw"}
+    make_run("20261116-120000-first-0001", name="first", tags={"lr": "0.1"}, config=config, **about, **first)
     make_run("20261116-130000-second-0002", name="second", tags={"lr": "0.2"}, **about, **readings())
     return home
 

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -20,9 +21,10 @@ from tests.servers import program
 from tests.views.web.conftest import MakeRun, readings
 from tests.waiting import eventually
 
-from pulsetrain.runs.folder import RunFolder
+from pulsetrain.runs.folder import Host, RunFolder
 from pulsetrain.runs.seal import seal_all
 from pulsetrain.views.web.app import endpoints, openapi
+from pulsetrain.views.web.configuration import configuration
 from pulsetrain.views.web.server import WebServer
 
 FIRST, SECOND = "20261116-120000-first-0001", "20261116-130000-second-0002"
@@ -50,6 +52,21 @@ def test_a_run_says_which_charts_it_has_and_the_catalog_says_what_they_are(serve
     assert "step_seconds" not in charts  # its parts are known
     assert charts["utilization"]["unit"] == "%" and "kernel" in charts["utilization"]["help"]
     assert run["steps"]["steps"][-1] == 120
+
+
+def test_the_page_stays_light() -> None:
+    static = Path(str(files("pulsetrain.views.web").joinpath("static")))
+    assert sum(file.stat().st_size for file in static.iterdir() if file.suffix in (".js", ".css")) < 150_000
+
+
+def test_the_configuration_shows_whatever_a_run_says_of_itself(make_run: MakeRun) -> None:
+    config = {"lr": 0.1, "layers": [64, 32], "amp": True, "none": None}
+    hosts = {"vm": Host(system="Linux", gpus=[{"name": "NVIDIA H100"}], memory_bytes=2**35, pid=7)}
+    folder = make_run(command=["python", "train it.py"], config=config, hosts=hosts)
+    found = {title: dict(facts) for title, facts in configuration(folder.load())}
+    assert found["Config"] == {"lr": "0.1", "layers": "64, 32", "amp": "yes"}
+    assert found["Run"]["command"] == "python 'train it.py'"
+    assert found["Host vm"] == {"system": "Linux", "gpus": "NVIDIA H100", "memory_bytes": "32.0 GiB"}
 
 
 def test_a_spike_is_in_the_series_however_few_points_are_asked_for(server: WebServer) -> None:

@@ -115,6 +115,23 @@ def test_every_tab_shows_something(browser: Any, server: WebServer) -> None:
             page.locator(".panel figure, .panel table, .panel .section, .panel p").first.wait_for()
         page.get_by_role("tab", name="Events").click()
         page.get_by_text("XID 79 on GPU 1").wait_for()
+        page.get_by_text("evaluation, 20.0 s").wait_for()
+        page.get_by_role("tab", name="Configuration").click()
+        assert page.locator(".facts div", has_text="model.depth").inner_text().split() == ["model.depth", "12"]
+
+
+def test_a_phase_is_a_bar_along_the_top_of_each_chart(browser: Any, server: WebServer) -> None:
+    ink = """(plot) => {
+        const canvas = plot.querySelector("canvas"), over = plot.querySelector(".u-over").getBoundingClientRect();
+        const own = canvas.getBoundingClientRect(), ratio = canvas.width / own.width;
+        return [0.25, 0.9].map((share) => canvas.getContext("2d").getImageData(
+            ratio * (over.left - own.left + share * over.width), ratio * (over.top - own.top) + 1, 1, 1).data[3] > 0);
+    }"""
+    with watched(browser, server) as page:
+        page.goto(f"{server.url}/run/{FIRST}")
+        drawn(page, "power")
+        plot = page.locator("figure[data-chart='power'] .plot")
+        assert eventually(lambda: plot.evaluate(ink) == [False, True])  # from 99 to 119 of 120 seconds
 
 
 def test_a_chart_can_be_kept_as_a_picture_and_as_csv(browser: Any, server: WebServer) -> None:

@@ -12,13 +12,13 @@ from pulsetrain import catalog
 from pulsetrain.catalog.time_classes import TIME_CLASSES
 from pulsetrain.errors import PulsetrainError, UsageError
 from pulsetrain.runs.folder import Run
-from pulsetrain.untrusted import showable_document
 from pulsetrain.views import outcomes
 from pulsetrain.views.chart_list import GROUPS, DeclaredChart
 from pulsetrain.views.colors import DARK, LIGHT, TIME_CLASS_COLORS
 from pulsetrain.views.text import duration
 from pulsetrain.views.web.chart_columns import InView
 from pulsetrain.views.web.columns import ChartLine
+from pulsetrain.views.web.configuration import configuration
 from pulsetrain.views.web.following import FollowedRun
 from pulsetrain.views.web.site import Site
 from pulsetrain.views.web.thinning import Stretches, ThinLine, rounded, thin, thin_stretches
@@ -48,8 +48,7 @@ def run_document(site: Site, id: str) -> Document:
         "command": run.command,
         "directory": run.directory,
         "note": run.note,
-        "account": run.account,
-        "hosts_about": {name: _host_about(host) for name, host in run.hosts.items()},
+        "facts": configuration(run),
         "elapsed_seconds": elapsed,
         "in_progress": followed.in_progress,
         "charts": [chart_document(chart) for chart in charts],
@@ -223,22 +222,6 @@ def _help(chart: DeclaredChart) -> str:
     known = {(metric.table, metric.field): metric.help for metric in catalog.METRICS}
     helps = [known[chart.table, name] for name in chart.fields if (chart.table, name) in known]
     return " ".join(dict.fromkeys(helps))
-
-
-def _host_about(host: Any) -> Document:
-    about: Document = showable_document(
-        {
-            "gpus": [str(gpu.get("name", "GPU")) for gpu in host.gpus],
-            "system": host.system,
-            "python": host.python,
-            "pulsetrain": host.pulsetrain,
-            "cpu_cores": host.cpu_cores,
-            "memory_bytes": host.memory_bytes,
-            "unavailable": host.unavailable,
-            "troubled": host.troubled,
-        }
-    )
-    return about
 
 
 def _csv_line(cells: Sequence[str]) -> str:

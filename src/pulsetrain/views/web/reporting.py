@@ -7,15 +7,19 @@ import numpy as np
 from pulsetrain.errors import UsageError
 from pulsetrain.insight.changes import Change, find_changes
 from pulsetrain.insight.report import Report, Study
+from pulsetrain.insight.steps import PhaseInterval, read_phases
 from pulsetrain.runs.database import Database
+from pulsetrain.untrusted import showable
 from pulsetrain.views.report.content import sections
-from pulsetrain.views.text import PLAIN
+from pulsetrain.views.text import PLAIN, duration
 from pulsetrain.views.verdict_phrases import cost_text, evidence_text
 from pulsetrain.views.web.api import Document, NotFound, opened_run
 from pulsetrain.views.web.figures import event_document, report_figures
 from pulsetrain.views.web.site import Site
 
 MOST_EVENTS = 2000
+MOST_PHASES = 500
+"""The longest: a phase may be in every step."""
 MOST_CHANGES = 15
 BAND_PARTS = 480
 """Of a run, in the band that shows where its time went."""
@@ -97,18 +101,19 @@ def changes_document(site: Site, id: str, start: float, end: float) -> list[Docu
 
 
 def events_document(site: Site, id: str) -> list[Document]:
-    """What happened during a run, in order of time; of very many, the latest."""
+    """What happened during a run and the phases of its first rank, in order of time; of very many, the latest."""
     followed = opened_run(site, id)
     start = followed.run.start.timestamp()
 
-    def ask(database: Database) -> list[Document]:
-        return database.rows(
+    def ask(database: Database) -> tuple[list[Document], list[PhaseInterval]]:
+        rows = database.rows(
             "SELECT epoch(timestamp) AS time, elapsed_seconds, host, kind, severity, message FROM events "
             f"ORDER BY timestamp DESC LIMIT {MOST_EVENTS}"
         )
+        return rows, read_phases(database)
 
-    rows: list[Document] = followed.columns.query(ask)
-    return [
+    rows, phases = followed.columns.query(ask)
+    events = [
         event_document(
             row["kind"] or "",
             row["message"] or "",
@@ -116,8 +121,15 @@ def events_document(site: Site, id: str) -> list[Document]:
             row["elapsed_seconds"] if row["elapsed_seconds"] is not None else row["time"] - start,
             row["host"],
         )
-        for row in reversed(rows)
+        for row in rows
     ]
+    longest = sorted(phases, key=lambda phase: phase.seconds)[-MOST_PHASES:]
+    return sorted([*events, *map(_phase, longest)], key=lambda event: float(event["seconds"]))
+
+
+def _phase(phase: PhaseInterval) -> Document:
+    message = f"{showable(phase.name)}, {duration(phase.seconds)}"
+    return event_document("phase", message, "info", phase.begin, "") | {"until": round(phase.end, 3)}
 
 
 def processes_document(site: Site, id: str) -> list[Document]:

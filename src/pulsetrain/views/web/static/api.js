@@ -6,7 +6,7 @@ export async function ask(path, parameters = {}, signal = undefined) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const one of Array.isArray(value) ? value : [value]) {
-      if (one !== null && one !== undefined) query.append(name, one);
+      if (one != null) query.append(name, one);
     }
   }
   const text = query.toString();

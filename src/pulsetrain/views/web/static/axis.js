@@ -110,7 +110,7 @@ export class Axis {
 
   write() {
     const query = new URLSearchParams(location.search);
-    const put = (name, value) => (value === null || value === undefined ? query.delete(name) : query.set(name, value));
+    const put = (name, value) => (value == null ? query.delete(name) : query.set(name, value));
     const digits = (value) => (value === null ? null : String(Number(value.toPrecision(9))));
     put("start", digits(this.start));
     put("end", digits(this.end));

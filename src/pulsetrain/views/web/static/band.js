@@ -1,6 +1,6 @@
 // Where the time went, over the whole run: a band of classes, and the part of the run that the charts show.
 import { keep, kept } from "./axis.js";
-import { css, h, isDark, show, swatch } from "./dom.js";
+import { button, css, h, isDark, show, swatch } from "./dom.js";
 import { duration } from "./format.js";
 
 const HEIGHT = 34;
@@ -38,7 +38,7 @@ export class Band {
     this.band = band;
     this.find();
     show(this.legend, ledger ? Object.entries(ledger.classes).map(([name, own]) => h("li", {},
-      h("button", { type: "button", class: "key", "aria-pressed": String(this.chosen === name), title: `${duration(own.seconds)}: show it alone`, onclick: () => this.choose(name) }, swatch(classColor(name)), words(name)),
+      button({ class: "key", "aria-pressed": String(this.chosen === name), title: `${duration(own.seconds)}: show it alone`, onclick: () => this.choose(name) }, swatch(classColor(name)), words(name)),
       h("b", {}, share(own.share)))) : []);
     this.draw();
   }

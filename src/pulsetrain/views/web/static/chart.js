@@ -1,6 +1,6 @@
 // One chart: lines over the shared axis, their legend with the numbers under the cursor, and a summary in words.
 /* global uPlot */
-import { css, download, h, isDark, show, swatch } from "./dom.js";
+import { button, css, download, h, isDark, show, soft, swatch } from "./dom.js";
 import { keep, kept } from "./axis.js";
 import { clock, duration, plain } from "./format.js";
 
@@ -34,9 +34,9 @@ export class ChartBox {
     this.legend = h("ul", { class: "legend" });
     this.canvas = h("div", { class: "plot", role: "img", "aria-label": about.title });
     this.summary = h("p", { class: "unseen" });
-    this.mode = h("button", { type: "button", class: "small", hidden: true, onclick: () => this.toggleHeat() }, "rows");
+    this.mode = button({ class: "small", hidden: true, onclick: () => this.toggleHeat() }, "rows");
     const tools = h("span", { class: "tools" }, this.mode,
-      h("button", { type: "button", class: "small", title: "Save as PNG", onclick: () => this.png() }, "PNG"),
+      button({ class: "small", title: "Save as PNG", onclick: () => this.png() }, "PNG"),
       options.csv ? h("a", { class: "small", href: "#", title: "All readings in view as CSV", onclick: (event) => this.csv(event) }, "CSV") : null);
     this.element = h("figure", { class: "chart", "data-chart": about.key },
       h("figcaption", { title: about.help || null }, h("span", { class: "name" }, about.title), unit, tools),
@@ -92,7 +92,7 @@ export class ChartBox {
       this.plot?.destroy();
       this.plot = null;
       show(this.legend);
-      if (this.heat) drawHeat(this); else show(this.canvas, h("p", { class: "soft" }, "nothing here"));
+      if (this.heat) drawHeat(this); else show(this.canvas, soft("nothing here"));
       this.describe();
       return;
     }
@@ -204,11 +204,11 @@ export class ChartBox {
 
   yRange(low, high) {
     const { zero, top } = this.about;
-    if (low === null || low === undefined) return [0, top ?? 1];
+    if (low == null) return [0, top ?? 1];
     let from = zero && low >= 0 ? 0 : low, to = Math.max(high, top ?? -Infinity);
     if (this.about.key === "step_time" || this.about.key === "step_seconds") to = Math.min(to, this.usualTop() ?? to);
     const room = (to - from || Math.abs(to) || 1) * 0.05;
-    return [zero && low >= 0 ? 0 : from - room, top !== null && top !== undefined && to === top ? top * 1.02 : to + room];
+    return [zero && low >= 0 ? 0 : from - room, top != null && to === top ? top * 1.02 : to + room];
   }
 
   // A few slow steps would make all others flat.
@@ -235,6 +235,14 @@ export class ChartBox {
     }
     for (const mark of marks) {
       const x = u.valToPos(this.axis.toX(mark.seconds), "x", true);
+      if (mark.until) { // a phase: a bar along the top
+        const left = Math.max(x, bbox.left), right = Math.min(u.valToPos(this.axis.toX(mark.until), "x", true), bbox.left + bbox.width);
+        ctx.globalAlpha = 0.8;
+        ctx.fillStyle = css("--soft");
+        if (right >= left) ctx.fillRect(left, bbox.top, Math.max(devicePixelRatio, right - left), 3 * devicePixelRatio);
+        if (ctx.measureText(mark.message).width < right - left) ctx.fillText(mark.message, left + 2, bbox.top + 14 * devicePixelRatio);
+        continue;
+      }
       if (x < bbox.left || x > bbox.left + bbox.width) continue;
       ctx.strokeStyle = css(mark.severity === "critical" ? "--bad" : mark.severity === "warning" ? "--warn" : "--soft");
       ctx.globalAlpha = mark.severity === "info" ? 0.3 : 0.7;
@@ -251,8 +259,8 @@ export class ChartBox {
   drawLegend() {
     this.values = this.lines.map(() => h("b", {}));
     show(this.legend, this.lines.map((line, place) => h("li", {},
-      h("button", {
-        type: "button", class: "key", "aria-pressed": String(!this.hidden.has(line.label)),
+      button({
+        class: "key", "aria-pressed": String(!this.hidden.has(line.label)),
         onclick: () => { if (!this.hidden.delete(line.label)) this.hidden.add(line.label); keep("hide", `${this.about.key}/`, [...this.hidden]); this.draw(); },
       }, swatch(this.strokes[place]), line.label), this.values[place])));
     this.showValues(null);
@@ -262,10 +270,10 @@ export class ChartBox {
     if (!this.values || !this.plot) return;
     for (const [place, line] of this.lines.entries()) {
       let value = line.last.at(-1);
-      if (index !== null && index !== undefined) {
+      if (index != null) {
         const column = this.about.kind === "stack" ? line.last : this.data[this.places[place]];
         value = column[index];
-        for (let near = index - 1; (value === null || value === undefined) && near >= 0 && near > index - 50; near--) value = column[near];
+        for (let near = index - 1; (value == null) && near >= 0 && near > index - 50; near--) value = column[near];
       }
       this.values[place].textContent = plain(value);
     }
@@ -275,7 +283,7 @@ export class ChartBox {
   describe() {
     const unit = this.about.unit ? ` ${this.about.unit}` : "";
     const parts = this.lines.slice(0, 16).map((line) => {
-      const known = line.last.filter((value) => value !== null && value !== undefined);
+      const known = line.last.filter((value) => value != null);
       if (!known.length) return `${line.label}: nothing`;
       const low = (line.low ?? known).reduce((a, b) => (b !== null && b < a ? b : a), Infinity);
       const high = (line.high ?? known).reduce((a, b) => (b !== null && b > a ? b : a), -Infinity);
@@ -339,7 +347,7 @@ function drawHeat(box) {
   canvas.style.height = `${height}px`;
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  const known = lines.flatMap((line) => [...(line.high ?? line.last), ...(line.low ?? [])]).filter((value) => value !== null && value !== undefined);
+  const known = lines.flatMap((line) => [...(line.high ?? line.last), ...(line.low ?? [])]).filter((value) => value != null);
   const least = about.zero ? 0 : known.reduce((a, b) => Math.min(a, b), Infinity);
   const most = Math.max(about.top ?? -Infinity, known.reduce((a, b) => Math.max(a, b), -Infinity));
   const [from, to] = axis.xRange;
@@ -352,7 +360,7 @@ function drawHeat(box) {
     if (row > 10 || number % 2 === 0) context.fillText(line.label.slice(-9), 2, number * row + row / 2);
     for (const [index, x] of line.x.entries()) {
       const value = line.last[index];
-      if (value === null || value === undefined) continue;
+      if (value == null) continue;
       const begin = Math.max(left, place(x)), end = Math.min(width - 8, index + 1 < line.x.length ? place(line.x[index + 1]) : place(x) + 2);
       if (end <= left || begin >= width - 8) continue;
       context.globalAlpha = 0.06 + 0.94 * Math.max(0, Math.min(1, (value - least) / (most - least || 1)));

@@ -3,7 +3,7 @@ import { ask, catalog, runPath } from "./api.js";
 import { Axis, SMOOTHING, between } from "./axis.js";
 import { bar, setClasses } from "./band.js";
 import { Charts } from "./charts.js";
-import { choice, h, show, table } from "./dom.js";
+import { button, choice, h, section, show, soft, table } from "./dom.js";
 import { status } from "./runs.js";
 
 const ALIGNMENTS = [["relative", "elapsed time"], ["step", "steps"], ["progress", "progress"]];
@@ -65,8 +65,8 @@ export async function open(page) {
     }),
     choice("Smoothing", SMOOTHING, axis.smooth, (value) => axis.set("smooth", Number(value))),
     h("label", {}, h("input", { type: "checkbox", checked: axis.log, onchange: (event) => axis.set("log", event.target.checked) }), " log"),
-    h("button", { type: "button", onclick: () => axis.back() }, "back"), h("button", { type: "button", onclick: () => axis.all() }, "all"));
-  const words = h("section", { class: "verdict", "aria-label": "Comparison" }, h("p", { class: "soft" }, "comparing"));
+    button({ onclick: () => axis.back() }, "back"), button({ onclick: () => axis.all() }, "all"));
+  const words = h("section", { class: "verdict", "aria-label": "Comparison" }, soft("comparing"));
   const rest = h("div", {});
   const panel = h("div", {});
   show(page, h("section", { class: "head" }, h("h1", {}, "Compare"),
@@ -85,9 +85,9 @@ export async function open(page) {
         one.causes.length ? h("ul", {}, one.causes.map((cause) => h("li", {}, cause.text))) : null)));
     const sections = [...new Set(found.figures.map((figure) => figure.section))];
     show(rest,
-      found.ledgers.some(Boolean) ? h("section", { class: "section" }, h("h2", {}, "Where the time went"), found.ledgers.map((ledger, place) => (ledger ? h("div", { class: "ledger" }, h("b", {}, found.runs[place].label), bar(ledger)) : null))) : null,
-      found.settings.length ? h("section", { class: "section" }, h("h2", {}, "Settings that differ"), table(["", ...found.runs.map((one) => one.label)], found.settings.map((row) => [row.name, ...row.values]), "", "Settings that differ")) : null,
-      sections.map((section) => h("section", { class: "section" }, h("h2", {}, section), figures(found, section))),
+      found.ledgers.some(Boolean) ? section("Where the time went", found.ledgers.map((ledger, place) => (ledger ? h("div", { class: "ledger" }, h("b", {}, found.runs[place].label), bar(ledger)) : null))) : null,
+      found.settings.length ? section("Settings that differ", table(["", ...found.runs.map((one) => one.label)], found.settings.map((row) => [row.name, ...row.values]), "", "Settings that differ")) : null,
+      sections.map((one) => section(one, figures(found, one))),
       h("ul", { class: "remarks" }, [...found.notes, found.legend].map((note) => h("li", {}, note))));
   }).catch((error) => show(words, h("p", { class: "problem" }, error.message)));
   return () => charts.clear();
@@ -118,7 +118,7 @@ function combined(lines, chart) {
   if (lines.length <= 1) return lines[0] ?? { x: [], last: [] };
   if (lines.some((line) => line.x.length !== lines[0].x.length)) return { x: lines[0].x, last: lines[0].last };
   return { x: lines[0].x, last: lines[0].x.map((_, index) => {
-    const known = lines.map((line) => line.last[index]).filter((value) => value !== null && value !== undefined);
+    const known = lines.map((line) => line.last[index]).filter((value) => value != null);
     return known.length ? known.reduce((a, b) => a + b, 0) / (sum ? 1 : known.length) : null;
   }) };
 }

@@ -3,18 +3,20 @@
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+    if (value == null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
     else if (name in element && typeof value !== "string") element[name] = value;
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...given(children));
   return element;
 }
 
+const given = (children) => children.flat(Infinity).filter((child) => child != null && child !== false);
+
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...given(children));
   return element;
 }
 
@@ -25,6 +27,12 @@ export function setTheme(root, dark) {
 }
 export const isDark = () => theme.dark();
 export const css = (name) => getComputedStyle(theme.root()).getPropertyValue(name).trim();
+
+export const button = (attributes, ...children) => h("button", { type: "button", ...attributes }, ...children);
+export const soft = (text) => h("p", { class: "soft" }, text);
+export const section = (title, ...children) => h("section", { class: "section" }, h("h2", {}, title), ...children);
+// Names and their values.
+export const pairs = (found, kind = "facts") => h("dl", { class: kind }, found.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 
 // A table from rows of text; `align` has a letter for each column, l or r.
 export function table(head, rows, align = "", caption = "") {

@@ -1,6 +1,6 @@
 // A fleet, from a Prometheus-compatible server: its nodes as a heat map, GPUs that are held and idle, its runs.
 import { ask } from "./api.js";
-import { css, h, show, table } from "./dom.js";
+import { button, css, h, section, show, soft, table } from "./dom.js";
 import { LastCharts } from "./machine.js";
 import { go } from "./main.js";
 
@@ -20,16 +20,16 @@ export class FleetPart {
     this.problem.hidden = !found.problem;
     this.problem.textContent = found.problem ? `${found.problem} What is below is missing or old.` : "";
     if (found.problem) return;
-    const all = found.host ? h("button", { type: "button", class: "small", onclick: () => go(`/machine?seconds=${seconds}`) }, "all nodes") : null;
+    const all = found.host ? button({ class: "small", onclick: () => go(`/machine?seconds=${seconds}`) }, "all nodes") : null;
     show(this.title, found.host ? `${found.host}, at ${found.server} ` : `Fleet at ${found.server} `, all);
-    show(this.nodes, found.nodes.length ? found.nodes.map((node) => this.node(node, seconds)) : h("p", { class: "soft" }, "No node has been seen in the last hour. Their pulsetrain needs to push there, or to be scraped."));
+    show(this.nodes, found.nodes.length ? found.nodes.map((node) => this.node(node, seconds)) : soft("No node has been seen in the last hour. Their pulsetrain needs to push there, or to be scraped."));
     this.charts.update(found, found.host ? null : true);
     const runs = found.runs.map((run) => [run.name, run.hosts.join(", "), run.took, run.progress, run.left, run.step_time, run.loss, run.idle, run.cost, run.alerts.map((alert) => alert.name).join(", ")]);
     const idle = found.idle.map((one) => [one.host, one.gpu, one.user, one.idle, one.cost, one.memory, one.run, one.command]);
-    const section = (title, rows, head, align, none) => h("section", { class: "section" }, h("h2", {}, title), rows.length ? table(head, rows, align, title) : h("p", { class: "soft" }, none));
+    const part = (title, rows, head, align, none) => section(title, rows.length ? table(head, rows, align, title) : soft(none));
     show(this.rest, found.host ? null : [
-      section("Idle but held", idle, ["node", "GPU", "user", "idle for", "cost", "memory", "run", "command"], "lrlrrrll", "No GPU that is held has been idle for 5 minutes."),
-      section("Trainings", runs, ["run", "nodes", "time", "done", "left", "step time", "loss", "GPUs idle", "cost", "alerts"], "llrrrrrrrl", "No run is in progress.")]);
+      part("Idle but held", idle, ["node", "GPU", "user", "idle for", "cost", "memory", "run", "command"], "lrlrrrll", "No GPU that is held has been idle for 5 minutes."),
+      part("Trainings", runs, ["run", "nodes", "time", "done", "left", "step time", "loss", "GPUs idle", "cost", "alerts"], "llrrrrrrrl", "No run is in progress.")]);
   }
 
   node(node, seconds) {

@@ -1,7 +1,7 @@
 // Numbers on axes and in legends. Figures in sentences and tables come from the server as text.
 
 export function plain(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  if (value == null || Number.isNaN(value)) return "-";
   const size = Math.abs(value);
   if (size >= 1e6 || (size < 1e-3 && size > 0)) return value.toExponential(2).replace("e+", "e");
   if (size >= 1000) return Math.round(value).toLocaleString("en");

@@ -2,7 +2,7 @@
 import { ask, catalog } from "./api.js";
 import { Axis, keep } from "./axis.js";
 import { ChartBox } from "./chart.js";
-import { choice, h, show, table } from "./dom.js";
+import { choice, h, pairs, section, show, table } from "./dom.js";
 
 const PERIOD_MILLISECONDS = 2000;
 const WINDOWS = [[120, "last 2 min"], [900, "last 15 min"], [7200, "last 2 h"], [86400, "last day"]];
@@ -79,7 +79,7 @@ export class LastCharts {
 
 class MachinePart {
   constructor(machine, colors) {
-    this.figures = h("dl", { class: "figures" });
+    this.figures = h("div", {});
     this.gpus = h("div", { class: "gpus" });
     this.charts = new LastCharts(colors, "machine");
     this.rest = h("div", {});
@@ -91,14 +91,14 @@ class MachinePart {
   }
 
   update(machine) {
-    show(this.figures, Object.entries(machine.host).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+    show(this.figures, pairs(Object.entries(machine.host), "figures"));
     show(this.gpus, machine.gpus.map((gpu) => h("article", { class: "gpu" }, h("h3", {}, gpu.name),
       meter("utilization", gpu.utilization, gpu.utilization_text), meter("memory", gpu.memory_percent, gpu.memory), h("p", { class: "soft" }, [gpu.power, gpu.temperature].filter((text) => text !== "-").join(" · ")))));
     if (machine.time !== null) this.charts.update(machine);
     const processes = machine.processes.map((one) => [String(one.pid), one.user ?? "", one.gpu_index === null ? "" : String(one.gpu_index), one.gpu_memory, one.cpu, one.memory, one.command ?? ""]);
     show(this.rest,
-      processes.length ? h("section", { class: "section" }, h("h2", {}, "Processes"), table(["pid", "user", "GPU", "GPU memory", "cores", "memory", "command"], processes, "rlrrrrl", "Processes")) : null,
-      machine.events.length ? h("section", { class: "section" }, h("h2", {}, "Events"), table(["when", "severity", "what happened"], machine.events.slice(0, 50).map((event) => [new Date(event.seconds * 1000).toLocaleTimeString("en-GB"), event.severity, event.message]), "lll", "Events")) : null);
+      processes.length ? section("Processes", table(["pid", "user", "GPU", "GPU memory", "cores", "memory", "command"], processes, "rlrrrrl", "Processes")) : null,
+      machine.events.length ? section("Events", table(["when", "severity", "what happened"], machine.events.slice(0, 50).map((event) => [new Date(event.seconds * 1000).toLocaleTimeString("en-GB"), event.severity, event.message]), "lll", "Events")) : null);
   }
 }
 

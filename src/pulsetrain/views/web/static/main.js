@@ -1,6 +1,6 @@
 // Which page is shown: by the address. Links within are followed without loading all anew.
 import { Problem } from "./api.js";
-import { h, show } from "./dom.js";
+import { button, h, show } from "./dom.js";
 
 const PAGES = [
   [/^\/$/, () => import("./runs.js")],
@@ -32,7 +32,7 @@ async function open() {
   } catch (error) {
     if (turn !== shown) return;
     const text = error instanceof Problem ? error.message : `Cannot reach the server, or the page failed: ${error.message}`;
-    show(page, h("p", { class: "problem", role: "alert" }, text), h("p", {}, h("button", { type: "button", onclick: open }, "Try again")));
+    show(page, h("p", { class: "problem", role: "alert" }, text), h("p", {}, button({ onclick: open }, "Try again")));
   }
 }
 

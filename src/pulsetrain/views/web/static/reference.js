@@ -1,5 +1,5 @@
 // The JSON API, from its own description.
-import { h, show } from "./dom.js";
+import { h, pairs, show } from "./dom.js";
 
 export async function open(page) {
   document.title = "API · pulsetrain";
@@ -7,7 +7,7 @@ export async function open(page) {
   const described = await response.json();
   show(page, h("h1", {}, "API"), h("p", {}, described.info.description, " The description for programs: ", h("a", { href: "/api/v1/openapi.json", target: "_blank" }, "openapi.json"), "."),
     Object.entries(described.paths).map(([path, { get }]) => h("section", { class: "section" }, h("h2", {}, h("code", {}, `GET ${path}`)), h("p", {}, get.summary),
-      get.parameters.length ? h("dl", { class: "facts" }, get.parameters.map((one) => h("div", {}, h("dt", {}, h("code", {}, one.name)), h("dd", {}, parameter(one))))) : null)));
+      get.parameters.length ? pairs(get.parameters.map((one) => [h("code", {}, one.name), parameter(one)])) : null)));
 }
 
 function parameter({ required, schema }) {

@@ -3,7 +3,7 @@ import { ask, catalog, runPath } from "./api.js";
 import { Axis, SMOOTHING } from "./axis.js";
 import { Band, setClasses } from "./band.js";
 import { Charts } from "./charts.js";
-import { choice, h, show, table } from "./dom.js";
+import { button, choice, h, pairs, section, show, soft, table } from "./dom.js";
 import { duration, plain, when } from "./format.js";
 import { status } from "./runs.js";
 import { follow } from "./stream.js";
@@ -143,7 +143,7 @@ class RunView {
       h("p", { class: "soft" }, [`started ${when(run.start)}`, took, run.hosts.join(", "), run.gpus ? `${run.gpus} × ${run.gpu_names.join(", ")}` : "",
         run.simulated ? "simulated GPUs" : "", ...Object.entries(run.tags).map(([key, value]) => `${key}=${value}`)].filter(Boolean).join(" · ")),
       done ? h("progress", { max: "100", value: String(parseFloat(done.value)), "aria-label": "Steps done" }) : null,
-      h("dl", { class: "figures" }, figures.map((one) => h("div", {}, h("dt", {}, one.name), h("dd", {}, one.value)))));
+      pairs(figures.map((one) => [one.name, one.value]), "figures"));
   }
 
   showVerdict() {
@@ -155,7 +155,7 @@ class RunView {
         verdict.findings.map((finding) => h("article", { class: `finding ${finding.severity}` },
           h("h3", {}, `${finding.rule}: ${finding.summary}`),
           line("evidence", finding.evidence), line("cost", finding.cost), line("do", finding.advice), line("confidence", finding.confidence),
-          finding.stretches.slice(0, 3).map(([start, end]) => h("button", { type: "button", class: "small", onclick: () => this.axis.zoom(start - (end - start) / 2, end + (end - start) / 2) }, `show ${this.axis.label(start)}`)))))
+          finding.stretches.slice(0, 3).map(([start, end]) => button({ class: "small", onclick: () => this.axis.zoom(start - (end - start) / 2, end + (end - start) / 2) }, `show ${this.axis.label(start)}`)))))
       : null);
   }
 
@@ -163,16 +163,16 @@ class RunView {
     const { axis } = this;
     this.state = h("span", { class: "state", role: "status" });
     const modes = [["relative", "elapsed time"], ["time", "time of day"], ...(axis.hasSteps ? [["step", "steps"]] : [])];
-    const button = (name, title, act) => h("button", { type: "button", title, "aria-label": /^\w/.test(name) ? null : title, onclick: act }, name);
+    const key = (name, title, act) => button({ title, "aria-label": /^\w/.test(name) ? null : title, onclick: act }, name);
     show(this.toolbar, this.state,
       this.about.in_progress ? choice("Follow", [["", "follow all"], ...WINDOWS.map(([seconds, name]) => [seconds, `follow ${name}`])], axis.window ?? "", (value) => (value ? axis.last(Number(value)) : axis.all())) : null,
-      button("←", "Earlier (arrow left)", () => axis.pan(-0.5)), button("→", "Later (arrow right)", () => axis.pan(0.5)),
-      button("+", "Zoom in (+)", () => axis.by(0.5)), button("−", "Zoom out (-)", () => axis.by(2)),
-      button("back", "Previous view (Backspace, double click)", () => axis.back()), button("all", "Whole run (0)", () => axis.all()),
+      key("←", "Earlier (arrow left)", () => axis.pan(-0.5)), key("→", "Later (arrow right)", () => axis.pan(0.5)),
+      key("+", "Zoom in (+)", () => axis.by(0.5)), key("−", "Zoom out (-)", () => axis.by(2)),
+      key("back", "Previous view (Backspace, double click)", () => axis.back()), key("all", "Whole run (0)", () => axis.all()),
       choice("Axis", modes, axis.mode, (value) => axis.set("mode", value)),
       choice("Smoothing", SMOOTHING, axis.smooth, (value) => axis.set("smooth", Number(value))),
       h("label", {}, h("input", { type: "checkbox", checked: axis.log, onchange: (event) => axis.set("log", event.target.checked) }), " log"),
-      this.markButton = h("button", { type: "button", "aria-pressed": String(this.marking), title: "Then mark a stretch of any chart: which other figures changed there?", onclick: () => this.setMarking(!this.marking) }, "what else changed?"));
+      this.markButton = button({ "aria-pressed": String(this.marking), title: "Then mark a stretch of any chart: which other figures changed there?", onclick: () => this.setMarking(!this.marking) }, "what else changed?"));
     this.showState();
   }
 
@@ -193,11 +193,11 @@ class RunView {
   async mark(start, end) {
     this.setMarking(false);
     this.changes.hidden = false;
-    show(this.changes, h("p", { class: "soft" }, "comparing"));
+    show(this.changes, soft("comparing"));
     try {
       const found = await ask(`${runPath(this.id)}/changes`, { start: Math.max(0, start), end });
-      const close = h("button", { type: "button", class: "small", onclick: () => { this.changes.hidden = true; } }, "close");
-      const goTo = h("button", { type: "button", class: "small", onclick: () => this.axis.zoom(start, end) }, "zoom there");
+      const close = button({ class: "small", onclick: () => { this.changes.hidden = true; } }, "close");
+      const goTo = button({ class: "small", onclick: () => this.axis.zoom(start, end) }, "zoom there");
       show(this.changes, h("h2", {}, `What changed from ${this.axis.label(start)} to ${this.axis.label(end)}, against the time before `, goTo, close),
         found.length ? table(["", "before", "there", "difference"], found.map((one) => [one.name, one.before, one.there, one.change]), "lrrr", "Changes")
           : h("p", {}, "Nothing beyond chance."));
@@ -207,8 +207,8 @@ class RunView {
   }
 
   showTabs() {
-    show(this.tablist, this.tabs.map((name) => h("button", {
-      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel", "aria-selected": String(name === this.tab), tabindex: name === this.tab ? "0" : "-1",
+    show(this.tablist, this.tabs.map((name) => button({
+      role: "tab", id: `tab-${name}`, "aria-controls": "panel", "aria-selected": String(name === this.tab), tabindex: name === this.tab ? "0" : "-1",
       onclick: () => this.choose(name),
       onkeydown: (event) => {
         const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -233,7 +233,7 @@ class RunView {
     this.panel.setAttribute("aria-labelledby", `tab-${this.tab}`);
     this.charts.clear();
     show(this.panel);
-    const options = { csv: `${runPath(this.id)}/csv`, marks: () => this.events.filter((event) => event.severity !== "info"), stretches: () => this.band.stretches, marking: () => this.marking, mark: (a, b) => this.mark(a, b) };
+    const options = { csv: `${runPath(this.id)}/csv`, marks: () => this.events.filter((event) => event.until || event.severity !== "info"), stretches: () => this.band.stretches, marking: () => this.marking, mark: (a, b) => this.mark(a, b) };
     const of = (group) => this.about.charts.filter((chart) => chart.group === group);
     const groups = this.tab === "Overview" ? this.groups : this.groups.filter((group) => group === this.tab);
     for (const group of groups) {
@@ -243,7 +243,7 @@ class RunView {
       else if (charts.length > 12) this.panel.append(this.finder());
       this.charts.place(this.panel, charts, options);
     }
-    if (!this.about.charts.length) this.panel.append(h("p", { class: "soft" }, "No readings yet."));
+    if (!this.about.charts.length) this.panel.append(soft("No readings yet."));
     this.texts = h("div", { class: "texts" });
     this.panel.append(this.texts);
     this.showTexts();
@@ -258,35 +258,22 @@ class RunView {
   }
 
   async showTexts() {
-    const section = (one) => h("section", { class: "section" }, h("h2", {}, one.title),
-      one.facts.length ? h("dl", { class: "facts" }, one.facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))) : null,
+    const part = (one) => section(one.title, one.facts.length ? pairs(one.facts) : null,
       one.table ? table(one.table.head, one.table.rows, one.table.align, one.title) : null,
       one.remarks.length ? h("ul", { class: "remarks" }, one.remarks.map((remark) => h("li", {}, remark))) : null);
-    const titled = (...titles) => (this.report?.sections ?? []).filter((one) => titles.includes(one.title)).map(section);
+    const titled = (...titles) => (this.report?.sections ?? []).filter((one) => titles.includes(one.title)).map(part);
     const target = this.texts;
     if (this.tab === "Processes") {
       const found = await ask(`${runPath(this.id)}/processes`).catch(() => []);
       const rows = found.map((one) => [String(one.pid), one.host, one.user ?? "", (one.gpus ?? []).filter((gpu) => gpu !== null).join(", "), one.cpu_cores === null ? "" : plain(one.cpu_cores),
         one.memory_bytes === null ? "" : `${plain(one.memory_bytes / 2 ** 30)} GiB`, `${duration(one.first_seconds)} to ${duration(one.last_seconds)}`, one.command ?? ""]);
-      show(target, rows.length ? table(["pid", "host", "user", "GPUs", "cores", "memory", "seen", "command"], rows, "rlllrrll", "Processes") : h("p", { class: "soft" }, "No processes were recorded."));
+      show(target, rows.length ? table(["pid", "host", "user", "GPUs", "cores", "memory", "seen", "command"], rows, "rlllrrll", "Processes") : soft("No processes were recorded."));
     } else if (this.tab === "Events") {
-      const rows = this.events.map((event) => [duration(event.seconds), event.severity, event.host, event.message]).reverse();
-      show(target, rows.length ? table(["when", "severity", "host", "what happened"], rows, "rlll", "Events") : h("p", { class: "soft" }, "Nothing happened."));
-    } else if (this.tab === "Configuration") show(target, this.configuration());
+      const rows = this.events.map((event) => [duration(event.seconds), event.until ? "phase" : event.severity, event.host, event.message]).reverse();
+      show(target, rows.length ? table(["when", "severity", "host", "what happened"], rows, "rlll", "Events") : soft("Nothing happened."));
+    } else if (this.tab === "Configuration") show(target, this.about.facts.map(([title, facts]) => section(title, pairs(facts))));
     else if (this.tab === "Overview") show(target, titled("Run", "GPUs", "Training", "Energy", "Record"));
     else show(target, titled({ Training: "Training", "Logged by the program": "Logged by the program", GPUs: "GPUs", Host: "Machine" }[this.tab], ...(this.tab === "Energy" ? ["Energy", "Carbon and cost", "Carbon", "Cost", "Phases", "Epochs"] : [])));
-  }
-
-  configuration() {
-    const { about } = this;
-    const facts = [["id", about.run.id], ["command", about.command.join(" ")], ["directory", about.directory], ["note", about.note],
-      ...Object.entries(about.run.tags).map(([key, value]) => [`tag ${key}`, value]), ...Object.entries(about.account).map(([key, value]) => [key, String(value)])];
-    for (const [name, host] of Object.entries(about.hosts_about)) {
-      facts.push([`host ${name}`, [host.system, host.cpu_cores ? `${host.cpu_cores} cores` : "", host.memory_bytes ? `${plain(host.memory_bytes / 2 ** 30)} GiB` : "", ...host.gpus, host.python ? `Python ${host.python}` : "", host.pulsetrain ? `pulsetrain ${host.pulsetrain}` : ""].filter(Boolean).join(", ")]);
-      for (const [source, reason] of Object.entries(host.unavailable)) facts.push([`${name}: no ${source}`, reason]);
-      for (const trouble of host.troubled) facts.push([`${name}: trouble`, trouble]);
-    }
-    return h("section", { class: "section" }, h("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))));
   }
 
   key(event) {

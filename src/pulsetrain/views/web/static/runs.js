@@ -1,6 +1,6 @@
 // All runs: searched, sorted, chosen for a comparison. Rows in view alone are drawn, so that thousands stay smooth.
 import { ask } from "./api.js";
-import { h, show } from "./dom.js";
+import { button, h, show } from "./dom.js";
 import { duration, when } from "./format.js";
 import { go } from "./main.js";
 
@@ -40,7 +40,7 @@ export async function open(page) {
   const search = h("input", { type: "search", placeholder: "name, tag, host, status", "aria-label": "Search runs", value: state.search });
   search.value = state.search;
   const count = h("span", { class: "soft", role: "status" });
-  const compare = h("button", { type: "button", disabled: true, onclick: () => {
+  const compare = button({ disabled: true, onclick: () => {
     go(`/compare?${new URLSearchParams([...state.chosen].map((id) => ["run", id]))}`);
   } }, "Compare");
   const head = h("tr", {});
@@ -69,7 +69,7 @@ export async function open(page) {
     show(head, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Choose")), COLUMNS.map(([name, title, sortable]) => {
       const sorted = state.sort === name ? (state.down ? "descending" : "ascending") : null;
       return h("th", { scope: "col", class: classes(name), "aria-sort": sorted }, sortable
-        ? h("button", { type: "button", class: "plain", onclick: () => {
+        ? button({ class: "plain", onclick: () => {
           state.down = state.sort === name ? !state.down : RIGHT.has(name) && name !== "loss" && name !== "best";
           state.sort = name;
           write();
