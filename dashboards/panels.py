@@ -149,7 +149,7 @@ def chart(
     maximum: float | None = None,
     decimals: int | None = None,
     minimum: float | None = 0,
-    empty: str = "",
+    empty: str = "Not reported in this time range.",
     many: bool = False,
     last: str = "lastNotNull",
 ) -> timeseries.Panel:
@@ -167,8 +167,7 @@ def chart(
     panel.stacking(common.StackingConfig().mode(options.StackingMode.NORMAL if stacked else options.StackingMode.NONE))
     # Not by name: that gives some names a color that a light page hides.
     panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
-    if empty:
-        panel.no_value(empty)
+    panel.no_value(empty)
     if minimum is not None:
         panel.min(minimum)
     if maximum is not None:
@@ -251,7 +250,7 @@ def chart_of(
         width=width,
         limits=limits,
         maximum=maximum,
-        empty=empty,
+        empty=empty or f"{metric.name} is not reported in this time range.",
         many=many,
     )
 

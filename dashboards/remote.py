@@ -50,6 +50,7 @@ def _header() -> list[Panel]:
             limits=AGE,
             named=True,
             width=4,
+            empty="no host",
         ),
         number(
             "Last heard of",
@@ -60,6 +61,7 @@ def _header() -> list[Panel]:
             limits=AGE,
             named=True,
             width=4,
+            empty="no host",
         ),
         number(
             "Fetch latency",
