@@ -110,7 +110,7 @@ def _gpus() -> list[Panel]:
         *tables.gpu_charts(SCOPE, GPU),
         states(
             "Held back by",
-            Line(SCOPE.interval("max_over_time", "gpu", "throttle_reasons"), "GPU {{gpu}} {{reason}}"),
+            Line(queries.held_back(SCOPE), "GPU {{gpu}} {{reason}}"),
             help=help_of(metric("gpu", "throttle_reasons")),
             width=24,
             empty="No GPU was held back in this time range.",
@@ -319,7 +319,7 @@ def _one_gpu() -> list[Panel]:
         ),
         states(
             "Held back by",
-            Line(SCOPE.interval("max_over_time", "gpu", "throttle_reasons"), "{{reason}}"),
+            Line(queries.held_back(SCOPE), "{{reason}}"),
             help=help_of(reasons),
             width=6,
             empty="It was not held back in this time range.",

@@ -151,6 +151,15 @@ def gpu_description(scope: Scope) -> str:
     return f"{info} * on (host) group_left (version) topk by (host) (1, {version}) or on (host, gpu) {info}"
 
 
+def held_back(scope: Scope) -> str:
+    """1 for each GPU and what held its clocks down between two points of a chart; 0 for a host where nothing did."""
+    held = scope.interval("max_over_time", "gpu", "throttle_reasons")
+    nothing = f"0 * group by (host) ({scope.now('gpu', 'up')})"
+    for label, word in (("gpu", "-"), ("reason", "nothing")):
+        nothing = f'label_replace({nothing}, "{label}", "{word}", "", "")'
+    return f"{held} or ({nothing} unless on (host) {held})"
+
+
 HOLDS = {
     1: ("power limit", "sw_power_cap"),
     2: ("heat", "sw_thermal|hw_thermal"),

@@ -332,6 +332,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometh
     board = {"host": "node1", "gpu": "1", "uuid": "GPU-1", "run": RUN}
     held = of("gpu_throttle_reasons", board | {"reason": "hw_slowdown"}, [now - 340, now - 325], [1.0])
     series.append(held._replace(values=[1.0, None]))  # a single sample, gone with the next scrape
+    series.append(of("gpu_up", board, [now - 600 + 15 * tick for tick in range(41)], [1.0] * 41))
     with Prometheus(tmp_path_factory.mktemp("two_runs")) as server:
         push(server.url, series)
         yield server, now
@@ -380,5 +381,6 @@ def test_a_clock_held_down_for_a_single_sample_is_drawn_between_two_points_a_min
     (line,) = chart_lines("pulsetrain-run", "Held back by", "state-timeline")
     window = {"start": str(now - 600), "end": str(now), "step": "60"}
     assert get(f"{server.url}/api/v1/query_range", query="gpu_throttle_reasons", **window)["data"]["result"] == []
-    (held,) = get(f"{server.url}/api/v1/query_range", query=line, **window)["data"]["result"]
-    assert (held["metric"]["gpu"], held["metric"]["reason"]) == ("1", "hw_slowdown")
+    found = get(f"{server.url}/api/v1/query_range", query=line, **window)["data"]["result"]
+    shown = {(one["metric"]["gpu"], one["metric"]["reason"]): {value for _, value in one["values"]} for one in found}
+    assert shown == {("1", "hw_slowdown"): {"1"}, ("-", "nothing"): {"0"}}
