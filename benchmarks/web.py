@@ -150,7 +150,8 @@ def _from_start(machine: Machine, home: Path, id: str) -> tuple[float, float]:
 def _cpu_of_all(process: "subprocess.Popen[bytes]") -> float:
     """CPU time of a process and those it started: TensorBoard has its files read by another program."""
     first = psutil.Process(process.pid)
-    return sum(one.cpu_times().user + one.cpu_times().system for one in (first, *first.children(recursive=True)))
+    times = [one.cpu_times() for one in (first, *first.children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
 def _tensorboard(machine: Machine) -> tuple[tuple[float | None, float | None], str | None]:

@@ -61,12 +61,12 @@ def test_the_page_stays_light() -> None:
 
 def test_the_configuration_shows_whatever_a_run_says_of_itself(make_run: MakeRun) -> None:
     config = {"lr": 0.1, "layers": [64, 32], "amp": True, "none": None}
-    hosts = {"vm": Host(system="Linux", gpus=[{"name": "NVIDIA H100"}], memory_bytes=2**35, pid=7)}
+    hosts = {"vm": Host(system="Linux", gpus=[{"name": "NVIDIA H100"}] * 2, memory_bytes=2**35, pid=7)}
     folder = make_run(command=["python", "train it.py"], config=config, hosts=hosts)
     found = {title: dict(facts) for title, facts in configuration(folder.load())}
     assert found["Config"] == {"lr": "0.1", "layers": "64, 32", "amp": "yes"}
     assert found["Run"]["command"] == "python 'train it.py'"
-    assert found["Host vm"] == {"system": "Linux", "gpus": "NVIDIA H100", "memory_bytes": "32.0 GiB"}
+    assert found["Host vm"] == {"system": "Linux", "gpus": "2 x NVIDIA H100", "memory_bytes": "32.0 GiB"}
 
 
 def test_a_spike_is_in_the_series_however_few_points_are_asked_for(server: WebServer) -> None:

@@ -1,6 +1,7 @@
 """What a run was started with: all that run.json says of it, also fields that this page has never heard of."""
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -47,11 +48,19 @@ def _facts(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield prefix + str(name), bytes_text(value) if name == "memory_bytes" else _text(value)
 
 
+def _counted(values: list[Any]) -> dict[str, int]:
+    """Eight GPUs of one name are said once; numbers, such as the sizes of layers, one by one."""
+    texts = [_text(one) for one in values]
+    if values and all(isinstance(one, Mapping) for one in values):
+        return dict(Counter(texts))
+    return {", ".join(texts): 1}
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         return str(value.get("name") or ", ".join(f"{name} {_text(one)}" for name, one in value.items()))
     if isinstance(value, list):
-        return ", ".join(map(_text, value))
+        return ", ".join(f"{count} x {text}" if count > 1 else text for text, count in _counted(value).items())
     return f"{value:g}" if isinstance(value, float) else str(value)
