@@ -1,7 +1,8 @@
 """Fleets: 10, 50 and 200 nodes with eight GPUs each, every 15 s, into a real VictoriaMetrics on loopback.
 
 The exposition of one node is that of our own agent, with eight H100 and a training of eight ranks. The other nodes get
-their own names, GPUs and runs in it, and values that differ. Each fleet gets a server of its own.
+their own names, GPUs and runs in it, and values that differ. Each fleet gets a server of its own. What the page asks
+for over its time range is there for all of it: six hours.
 """
 
 import gzip
@@ -15,9 +16,8 @@ import time
 import urllib.parse
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
@@ -40,7 +40,9 @@ TICKS, QUICK_TICKS = 24, 8
 """Six minutes: recording rules look back five."""
 MOST_QUERY_SECONDS = 1.0
 ROUNDS = 3
-VARIABLES = {"$__range": "6m", "$__interval": "1m", "$host": ".*"}
+RANGE_HOURS = 6
+VARIABLES = {"$__range": f"{RANGE_HOURS}h", "$__interval": "1m", "$host": ".*"}
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 SAMPLE = re.compile(r"^(\w+)\{(.*)\} (\S+)$")
 
 
@@ -50,13 +52,11 @@ class Loaded:
 
     nodes: int
     series: int
-    samples: int
     tick_seconds: float
     """Until the server has taken a tick of all nodes."""
     cpu_seconds: float
     """Of the server, for a tick."""
     memory_bytes: int
-    disk_bytes: int
     queries: "Timed"
     rules: "Timed"
 
@@ -125,7 +125,7 @@ def _line(fleet: Loaded) -> str:
     return (
         f"fleet: {fleet.nodes} nodes: {fleet.series:,} series, {fleet.series / INTERVAL_SECONDS:,.0f} samples/s; a "
         f"tick takes {fleet.tick_seconds:.2f} s and {fleet.cpu_seconds:.2f} s of CPU; "
-        f"{fleet.memory_bytes / 2**20:,.0f} MiB of memory, {fleet.disk_bytes / fleet.samples:.2f} bytes a sample; the "
+        f"{fleet.memory_bytes / 2**20:,.0f} MiB of memory; the "
         f"{len(fleet.queries.seconds)} queries of the page take {fleet.queries.cpu_seconds:.2f} s of CPU, the "
         f"{len(fleet.rules.seconds)} recording rules {fleet.rules.cpu_seconds:.2f} s; slowest: "
         f"{fleet.queries.slowest[:100]} ... ({fleet.queries.cpu[fleet.queries.slowest]:.2f} s of CPU), "
@@ -179,8 +179,9 @@ def _load(machine: Machine, node: Sequence[str], nodes: int, ticks: int) -> Load
     templates = [_renamed(node, number) for number in range(nodes)]
     with VictoriaMetrics(machine.folder / f"fleet-{nodes}") as server:
         process = _process_of(server)
-        before, began = _cpu(process), time.monotonic()
         start = int(time.time()) - ticks * INTERVAL_SECONDS
+        _send_past(server.url, templates, start)
+        before, began = _cpu(process), time.monotonic()
         for tick in range(ticks):
             for template in templates:
                 _send(server.url, template, tick, 1000 * (start + (tick + 1) * INTERVAL_SECONDS))
@@ -191,8 +192,7 @@ def _load(machine: Machine, node: Sequence[str], nodes: int, ticks: int) -> Load
         queries = _timed(server.url, process, {query: query for query in _fleet_page()}, at)
         series = nodes * len(node)
         memory = process.memory_info().rss
-    disk = _size(machine.folder / f"fleet-{nodes}")
-    return Loaded(nodes, series, ticks * series, seconds, cpu, memory, disk, queries, rules)
+    return Loaded(nodes, series, seconds, cpu, memory, queries, rules)
 
 
 class Series(NamedTuple):
@@ -232,6 +232,35 @@ def _send(url: str, template: Sequence[Series], tick: int, milliseconds: int) ->
         {"Content-Encoding": "gzip"},
         method="POST",
     )
+    urllib.request.urlopen(request, timeout=60).close()
+
+
+def _send_past(url: str, templates: Sequence[Sequence[Series]], until: int) -> None:
+    """The hours before, of what the page asks for over its whole time range."""
+    asked = {name for query in _fleet_page() for name in re.findall(r"(\w+)\{[^{}]*\}\)?\[", query)}
+    past = range(until - 3600 * RANGE_HOURS, until, INTERVAL_SECONDS)
+    times = ",".join(f"{1000 * one}" for one in past)
+    for template in templates:
+        found = [series for series in template if series.name.partition("{")[0] in asked]
+        _import(url, (_line_of(series.name, _past_values(series, len(past)), times) for series in found))
+
+
+def _past_values(series: Series, count: int) -> str:
+    if series.rises:
+        return ",".join(f"{series.value * (0.5 + 0.5 * tick / count):.6g}" for tick in range(count))
+    moved = [f"{series.value * (0.9 + 0.2 * random.random() if series.moves else 1):.4g}" for _ in range(16)]
+    return ",".join(moved[tick % 16] for tick in range(count))
+
+
+def _line_of(name: str, values: str, times: str) -> str:
+    bare, _, labels = name.partition("{")
+    metric = {"__name__": bare, **dict(LABEL.findall(labels))}
+    return f'{{"metric":{json.dumps(metric)},"values":[{values}],"timestamps":[{times}]}}'
+
+
+def _import(url: str, lines: Iterable[str]) -> None:
+    """Series with many samples each."""
+    request = urllib.request.Request(f"{url}/api/v1/import", "\n".join(lines).encode(), method="POST")
     urllib.request.urlopen(request, timeout=60).close()
 
 
@@ -279,9 +308,12 @@ def _timed(url: str, process: psutil.Process, queries: dict[str, str], at: int, 
 
 
 def _keep(url: str, name: str, result: Sequence[dict[str, Any]], at: int) -> None:
-    lines = [f"{name}{{{_labels(row['metric'])}}} {row['value'][1]} {1000 * at}" for row in result]
-    request = urllib.request.Request(f"{url}/api/v1/import/prometheus", "\n".join(lines).encode(), method="POST")
-    urllib.request.urlopen(request, timeout=60).close()
+    """A recorded series with the hours before."""
+    past = range(at - 3600 * RANGE_HOURS, at + 1, INTERVAL_SECONDS)
+    times = ",".join(f"{1000 * one}" for one in past)
+    rows = [(row["metric"], row["value"][1]) for row in result if row["value"][1] not in ("NaN", "+Inf")]
+    names = [(f"{name}{{{_labels(metric)}}}", value) for metric, value in rows]
+    _import(url, (_line_of(one, ",".join([value] * len(past)), times) for one, value in names))
     urllib.request.urlopen(f"{url}/internal/force_flush", timeout=60).close()
 
 
@@ -299,7 +331,3 @@ def _process_of(server: VictoriaMetrics) -> psutil.Process:
 def _cpu(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -23,7 +23,18 @@ from pulsetrain.catalog import metric
 
 SCOPE = queries.Scope()
 GPU = "{{host}}/{{gpu}}"
-UTILIZATION = SCOPE.now("gpu", "utilization_percent")
+UTILIZATION, MEMORY_PERCENT, WATTS, CELSIUS, UP, IDLE = (
+    queries.recorded(f"host:{what}")
+    for what in (
+        "gpu_utilization_percent:avg",
+        "gpu_memory_percent:avg",
+        "gpu_power_draw_watts:sum",
+        "gpu_temperature_celsius:max",
+        "gpus_up:count",
+        "gpus_idle:count",
+    )
+)
+"""Of each host: worked out by the recording rules, so that the page reads few series of a large fleet."""
 
 
 def board() -> Board:
@@ -76,7 +87,7 @@ def _header() -> list[Panel]:
         ),
         number(
             "Utilization",
-            f"avg({UTILIZATION})",
+            _utilization(),
             help=f"Mean of all GPUs now. {help_of(metric('gpu', 'utilization_percent'))}",
             unit="percent",
             decimals=0,
@@ -85,7 +96,7 @@ def _header() -> list[Panel]:
         ),
         number(
             "Power",
-            f"sum({SCOPE.now('gpu', 'power_draw_watts')})",
+            f"sum({WATTS})",
             help=f"All GPUs together, now. {help_of(metric('gpu', 'power_draw_watts'))}",
             unit="watt",
             width=6,
@@ -93,7 +104,7 @@ def _header() -> list[Panel]:
         ),
         number(
             "Idle GPU-hours",
-            queries.idle_hours(SCOPE),
+            queries.idle_hours(),
             help="Hours in which a GPU ran no kernel, of all GPUs in the time range, with or without a run.",
             unit="short",
             decimals=1,
@@ -120,6 +131,12 @@ def _header() -> list[Panel]:
             empty="no price known",
         ),
     ]
+
+
+def _utilization() -> str:
+    """The mean of all GPUs, however many each host has."""
+    gpus = queries.recorded("host:gpu_utilization_percent:count")
+    return f"sum({UTILIZATION} * {gpus}) / sum({gpus})"
 
 
 def _extremes() -> list[Panel]:
@@ -161,21 +178,21 @@ def _hosts() -> Panel:
         [
             Column("State", queries.host_state(SCOPE), words=tables.HOST_STATES, width=90),
             Column("Last seen", queries.host_seen_seconds(SCOPE), "s", width=115),
-            Column("GPUs", f"sum by (host) ({SCOPE.now('gpu', 'up')})", width=60),
-            Column("GPU utilization", f"avg by (host) ({UTILIZATION})", "percent", gauge=True, decimals=0, width=140),
+            Column("GPUs", UP, width=60),
+            Column("GPU utilization", UTILIZATION, "percent", gauge=True, decimals=0, width=140),
             Column(
                 "GPU memory",
-                f"avg by (host) ({SCOPE.now('gpu', 'memory_percent')})",
+                MEMORY_PERCENT,
                 "percent",
                 MEMORY,
                 gauge=True,
                 decimals=0,
                 width=140,
             ),
-            Column("GPU power", f"sum by (host) ({SCOPE.now('gpu', 'power_draw_watts')})", "watt", width=95),
+            Column("GPU power", WATTS, "watt", width=95),
             Column(
                 "Hottest GPU",
-                f"max by (host) ({SCOPE.now('gpu', 'temperature_celsius')})",
+                CELSIUS,
                 "celsius",
                 TEMPERATURE,
                 width=110,
@@ -237,28 +254,28 @@ def _charts() -> list[Panel]:
     return [
         chart(
             "GPU utilization",
-            Line(f"avg by (host) ({UTILIZATION})", "{{host}}"),
+            Line(UTILIZATION, "{{host}}"),
             help="Mean of each host's GPUs.",
             unit="percent",
             maximum=100,
         ),
         chart(
             "GPU power",
-            Line(f"sum by (host) ({SCOPE.now('gpu', 'power_draw_watts')})", "{{host}}"),
+            Line(WATTS, "{{host}}"),
             help="All GPUs of each host together.",
             unit="watt",
             stacked=True,
         ),
         chart(
             "Idle GPUs",
-            Line(f"sum by (host) ({UTILIZATION} == bool 0)", "{{host}}"),
+            Line(IDLE, "{{host}}"),
             help="GPUs that run no kernel.",
             unit="short",
             stacked=True,
         ),
         chart(
             "Hottest GPU",
-            Line(f"max by (host) ({SCOPE.now('gpu', 'temperature_celsius')})", "{{host}}"),
+            Line(CELSIUS, "{{host}}"),
             help=help_of(metric("gpu", "temperature_celsius")),
             unit="celsius",
             limits=TEMPERATURE,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from pulsetrain import catalog
+from pulsetrain.rules.recording import RECORDING_RULES
 from pulsetrain.snapshot import Metric
 
 KEYS = {
@@ -79,6 +80,12 @@ class Scope(NamedTuple):
         agent = series(self._select(metric.table, ['run=""', *having]))
         runs = series(self._select(metric.table, ['run=~"$run"' if self.run else 'run!=""', *having]))
         return f"({runs} or {agent})" if self.run else f"({agent} or {runs})"
+
+
+def recorded(name: str, over: str = "") -> str:
+    """A recording rule of the hosts chosen: one series for each, where single GPUs would be many."""
+    assert any(rule.name == name for rule in RECORDING_RULES), name
+    return f'{name}{{host=~"$host"}}{over}'
 
 
 def by_run_name(expr: str) -> str:
@@ -256,9 +263,9 @@ def _rise(scope: Scope, name: str, by: str) -> str:
     return f"sum by ({by}) (rate({name}{scope.select('training')}{PER_SECOND}))"
 
 
-def idle_hours(scope: Scope) -> str:
+def idle_hours() -> str:
     """Hours in which a GPU ran no kernel, of all GPUs in the dashboard's time range, to the minute."""
-    return f"sum(sum_over_time(({scope.now('gpu', 'utilization_percent')} == bool 0)[$__range:1m])) / 60"
+    return f"sum(sum_over_time({recorded('host:gpus_idle:count', '[$__range:1m]')})) / 60"
 
 
 def idle_cost(scope: Scope) -> str:

@@ -131,8 +131,10 @@ _RUN_TRAINING = (
     MEAN_STEP_SECONDS,
     RecordingRule(
         "run:training_step_duration_seconds:p95_rate5m",
-        Foreign("histogram_quantile(0.95, sum by (run, le) (rate(training_step_duration_seconds_bucket[5m])))"),
-        "95 of 100 steps took no longer.",
+        Foreign(
+            'histogram_quantile(0.95, sum by (run, le) (rate(training_step_duration_seconds_bucket{rank=~"0|"}[5m])))'
+        ),
+        "95 of 100 steps took no longer. Of the first rank: ranks take their steps together, and have many buckets.",
     ),
     DATA_WAIT_RATIO,
     SMOOTH_LOSS,
@@ -154,8 +156,19 @@ CLOCK_RATIO = RecordingRule(
     "Of a GPU that a run holds: its clock, of its highest.",
 )
 
+_IDLE = (
+    'sum by (host) ((avg by (host, uuid) (gpu_utilization_percent{run=""}) or '
+    'avg by (host, uuid) (gpu_utilization_percent{run!=""})) == bool 0)'
+)
 _MACHINES = (
     RecordingRule("host:gpus:count", count(_once_per_gpu("up"), "host"), "GPUs of a machine."),
+    RecordingRule("host:gpus_up:count", total(_once_per_gpu("up"), "host"), "Of these, those that answer."),
+    RecordingRule("host:gpus_idle:count", Foreign(_IDLE), "Of these, those that run no kernel."),
+    RecordingRule(
+        "host:gpu_utilization_percent:count",
+        count(_once_per_gpu("utilization_percent"), "host"),
+        "GPUs of a machine that tell their utilization: for the mean of several machines.",
+    ),
     RecordingRule(
         "host:gpu_utilization_percent:avg",
         average(_once_per_gpu("utilization_percent"), "host"),
@@ -168,6 +181,11 @@ _MACHINES = (
     ),
     RecordingRule(
         "host:gpu_power_draw_watts:sum", total(_once_per_gpu("power_draw_watts"), "host"), "Power of a machine's GPUs."
+    ),
+    RecordingRule(
+        "host:gpu_temperature_celsius:max",
+        highest(_once_per_gpu("temperature_celsius"), "host"),
+        "The hottest GPU of a machine.",
     ),
 )
 

@@ -47,7 +47,7 @@ def numbers(uid: str, server: Prometheus, at: float) -> dict[str, list[float]]:
         if panel["type"] == "stat":
             (target,) = panel["targets"]
             assert target.get("instant"), f"{panel['title']} shows a last value of whatever is gone"
-            result = server.query(substituted(target["expr"], ALL | {"__range": "1h"}), at)
+            result = server.query(with_records(substituted(target["expr"], ALL | {"__range": "1h"})), at)
             found[panel["title"]] = [float(one["value"][1]) for one in result]
     return found
 
@@ -124,7 +124,7 @@ def test_agent_and_run_on_one_machine_do_not_overstate_what_fluctuates(tmp_path:
             ("pulsetrain-host", "GPU power"),
         ):
             (panel,) = (one for one in panels(BOARDS[uid]) if one["title"] == title and one["type"] == "stat")
-            shown = substituted(panel["targets"][0]["expr"], ALL | {"host": "a"})
+            shown = with_records(substituted(panel["targets"][0]["expr"], ALL | {"host": "a"}))
             assert mean(shown) == pytest.approx(true_watts, rel=0.01), uid
         for record in (
             "host:gpu_power_draw_watts:sum",
@@ -170,8 +170,13 @@ def inlined(record: str) -> str:
 
 
 def with_records(expression: str) -> str:
-    """An expression, with the recording rules that it uses written out."""
-    return re.sub(r"\w+:\w+:\w+", lambda name: f"({inlined(name[0])})", expression)
+    """An expression, with the recording rules that it uses written out, for all hosts and without the past of them."""
+
+    def written_out(found: re.Match[str]) -> str:
+        window = f"[{found[2]}:15s]" if found[2] else ""
+        return f"({inlined(found[1])}){window}"
+
+    return re.sub(r"(\w+:\w+:\w+)(?:\{[^}]*\})?(?:\[(\w+)\])?", written_out, expression)
 
 
 @pytest.fixture(params=[Prometheus, VictoriaMetrics])

@@ -24,8 +24,10 @@ from tests.servers import Prometheus, free_port, get, program
 from tests.waiting import eventually
 
 from pulsetrain import catalog
+from pulsetrain.alerts.promql import promql
 from pulsetrain.outputs import Origin
 from pulsetrain.outputs.prometheus import Exporter
+from pulsetrain.rules.recording import RECORDING_RULES
 from pulsetrain.runs.folder import Run
 from pulsetrain.snapshot import Label, Sample, Snapshot, Subject
 
@@ -123,8 +125,8 @@ def test_queries_name_only_declared_metrics_and_the_dashboards_own_variables(uid
     declared = {metric.name for metric in (*catalog.METRICS, *catalog.EXPORTED)} | {"ALERTS", "ALERTS_FOR_STATE"}
     variables = {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
     for place, expression in expressions(BOARDS[uid]):
-        names = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"(\w+)\{", expression)}
-        assert names <= declared, place
+        names = {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"([\w:]+)\{", expression)}
+        assert names <= declared | {rule.name for rule in RECORDING_RULES}, place
         used = {*re.findall(r"\$([a-z_]\w*)", expression)} - {"__rate_interval", "__range", "__interval"}
         assert used <= variables, place
 
@@ -230,7 +232,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory, workstation: Workstatio
     folder, port = tmp_path_factory.mktemp("dashboards"), free_port()
     always = {"alert": "Watched", "expr": catalog.BUILD_INFO.name, "labels": {"severity": "warning"}}
     rules = folder / "rules.yml"
-    rules.write_text(yaml.safe_dump({"groups": [{"name": "always", "rules": [always]}]}))
+    recording = [{"record": rule.name, "expr": promql(rule.expression)} for rule in RECORDING_RULES]
+    groups = {"always": [always], "recording": recording}
+    rules.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": each} for name, each in groups.items()]}))
     with Prometheus(folder, targets=[f"127.0.0.1:{port}", *workstation.targets], rules=[rules]) as server:
         watched = [sys.executable, str(HERE / "training.py")]
         options = ["--simulate", "8xH100", "--prometheus-port", str(port), "--dir", str(folder / "runs"), "--quiet"]
