@@ -12,7 +12,7 @@ help:
 	@echo "make bench   cost and accuracy, beside peers"
 	@echo "make lint    formatting, lint, types, import direction"
 	@echo "make format  format the code"
-	@echo "make docs    write the generated tables and pictures anew"
+	@echo "make docs    regenerate tables and pictures"
 	@echo "make lock    choose the newest versions for requirements.txt"
 
 demo: .venv/ready

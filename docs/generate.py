@@ -378,7 +378,7 @@ def generate(check: bool, pictures: bool) -> None:
                 path.write_text(text, encoding="utf-8")
                 click.echo(path.resolve().relative_to(DOCS.parent))
     if check and stale:
-        raise click.ClickException(f"stale: {', '.join(stale)}. Write them anew: python docs/generate.py")
+        raise click.ClickException(f"stale: {', '.join(stale)}. Regenerate them: python docs/generate.py")
     if pictures and not check:
         write_pictures()
 

@@ -51,7 +51,7 @@ def test_what_a_contestant_prints_is_its_answer(machine: Machine, tmp_path: Path
     assert machine.ask("works", environment=os.environ) == [1, 2]
 
 
-def test_a_contestant_that_failed_is_not_asked_again_and_the_others_go_on() -> None:
+def test_a_contestant_that_failed_is_not_asked_again_and_the_others_continue() -> None:
     asked = []
 
     def measure(name: str) -> float:

@@ -112,7 +112,7 @@ def test_a_new_table_is_documented(package: Path) -> None:
     assert "| `busy_ratio` | `disk_busy_ratio` |" in page
 
 
-def test_a_subject_is_told_apart_by_the_first_of_its_keys_that_is_known() -> None:
+def test_a_subject_is_distinguished_by_the_first_of_its_keys_that_is_known() -> None:
     gpu = {"gpu_index": 3, "uuid": None, "name": "unknown"}
     assert catalog.subject("gpu", gpu).key == "index 3"
     assert catalog.subject("gpu", gpu | {"uuid": "GPU-1"}).key == "GPU-1"

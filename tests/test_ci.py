@@ -61,7 +61,7 @@ def test_an_apt_that_is_busy_for_ever_is_given_up(run: Run, tmp_path: Path) -> N
     assert told(tmp_path) == ["update"] * 120
 
 
-def test_who_may_not_install_is_told_what_is_missing(run: Run, tmp_path: Path) -> None:
+def test_without_the_right_to_install_what_is_missing_is_named(run: Run, tmp_path: Path) -> None:
     done = run("servers", id="echo 1000", apt_get=TOLD, prometheus="")
     assert done.returncode == 0
     assert done.stderr.startswith("tests of these are skipped, they are not installed: prometheus-pushgateway ")

@@ -10,7 +10,7 @@ def at(elapsed: float, **values: Value) -> Snapshot:
     return Snapshot(1.8e9 + elapsed, elapsed, (Sample(GPU, dict(values)),))
 
 
-def test_a_slow_value_stands_between_its_readings_and_goes_when_it_is_old() -> None:
+def test_a_slow_value_holds_between_its_readings_and_goes_when_it_is_old() -> None:
     live = Live()
     live(at(0, up=1, power_limit_watts=300.0))
     live(at(10, up=1))
@@ -68,7 +68,7 @@ def test_a_value_that_is_no_longer_known_has_no_rate() -> None:
     assert "energy_joules" not in rates(live)
 
 
-def test_a_counter_that_begins_anew_has_no_rate_and_a_gauge_may_fall() -> None:
+def test_a_counter_that_restarts_has_no_rate_and_a_gauge_may_fall() -> None:
     live = Live()
     live(at(0, up=1, energy_joules=1000.0, power_draw_watts=300.0))
     live(at(1, up=1, energy_joules=1100.0, power_draw_watts=320.0))
@@ -110,7 +110,7 @@ def test_what_is_newly_said_of_a_subject_is_kept() -> None:
     assert state.subject.labels["run"] == "r1"
 
 
-def test_what_a_run_says_of_itself_stands_until_it_says_something_else() -> None:
+def test_what_a_run_says_of_itself_holds_until_it_says_something_else() -> None:
     live = Live()
     training, account = Subject("training", "rank 0", {"rank": 0}), Subject("account", "")
     for elapsed, samples in ((0.0, 32), (300.0, 16)):

@@ -254,7 +254,7 @@ def test_used_memory_is_the_given_curve_or_that_of_the_processes(ask: Ask) -> No
     assert ask(scenario, *used) == [1000, 800, 16123]
 
 
-def test_only_the_newer_memory_call_tells_reserved_from_used(ask: Ask) -> None:
+def test_only_the_newer_memory_call_separates_reserved_from_used(ask: Ask) -> None:
     old, new, wrong = ask(
         Scenario().gpus(1, "L4"),
         "nvmlDeviceGetMemoryInfo(gpu(0))",

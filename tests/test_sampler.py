@@ -142,7 +142,7 @@ def test_a_source_that_never_answers_counts_as_down() -> None:
     assert _health(seen[-1])["source_up"] == {"hung": 0, "steady": 1}
 
 
-def test_a_source_that_fails_is_said_down_once_and_tried_again_ever_more_seldom() -> None:
+def test_a_source_that_fails_is_reported_down_once_and_tried_again_with_increasing_delay() -> None:
     seen: list[Snapshot] = []
 
     def fail() -> Iterable[Sample]:
@@ -181,7 +181,7 @@ def test_sources_about_the_same_subject_make_one_sample() -> None:
     assert gpu.values == {"up": 1, "temperature_celsius": 60.0, "sm_active_ratio": 0.5}
 
 
-def test_a_slow_source_is_read_on_its_own_cadence_and_stands_only_where_it_was_read() -> None:
+def test_a_slow_source_is_read_on_its_own_cadence_and_is_only_where_it_was_read() -> None:
     clock = FakeClock()
     seen: list[Snapshot] = []
     slow = Steady(lambda: [Sample(GPU, {"power_limit_watts": 300.0})], "slow", period=5.0)
@@ -297,7 +297,7 @@ def test_a_source_that_cannot_be_closed_keeps_no_other_from_it() -> None:
     assert [part.reason for part in supervisor.health()] == ["the end of steady: OSError: it will not"]
 
 
-def test_each_snapshot_tells_the_health_and_cost_of_the_sources() -> None:
+def test_each_snapshot_reports_the_health_and_cost_of_the_sources() -> None:
     seen: list[Snapshot] = []
     Sampler([Steady()], 1.0, [seen.append], FakeClock()).run(ticks=1)
     health = _health(seen[0])

@@ -45,7 +45,7 @@ class SubjectState:
             if not isinstance(value, int | float):
                 self.rates.pop(field, None)
             elif seconds > 0 and isinstance(before, int | float):
-                if value < before and (self.subject.table, field) in _COUNTERS:  # it began anew
+                if value < before and (self.subject.table, field) in _COUNTERS:  # it was reset
                     self.rates.pop(field, None)
                 else:
                     self.rates[field] = (value - before) / seconds
@@ -106,7 +106,7 @@ class Live:
     """A consumer of snapshots that knows the present state of every subject."""
 
     def __init__(self, *, rates: bool = True) -> None:
-        """Without `rates`, nobody is told how fast counters rise."""
+        """Without `rates`, how fast counters rise is left out."""
         self._rates = rates
         self.time = 0.0
         self.elapsed = 0.0

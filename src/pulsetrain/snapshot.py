@@ -15,7 +15,7 @@ class Metric:
     """One declared metric. The catalog holds them all."""
 
     table: str
-    """The kind of line it stands in: gpu, mig, host, process, training, account."""
+    """The kind of line it is in: gpu, mig, host, process, training, account."""
     field: str
     """Its name in that line."""
     name: str
@@ -36,7 +36,7 @@ class Subject:
     key: str
     """Tells subjects of one table apart: a GPU's UUID, a process's pid. Empty for the host."""
     labels: Mapping[str, Label] = field(default_factory=dict, compare=False)
-    """What stands at the front of each of its lines."""
+    """What each of its lines begins with."""
 
     def __hash__(self) -> int:
         return hash(self.key)  # asked for every sample of every tick: cheaper than a tuple of both

@@ -44,7 +44,7 @@ _SEVERITY: dict[Status, Severity] = {"ok": "info", "degraded": "warning", "down"
 DEGRADED_SECONDS = 300.0
 """A part stays degraded for so long after the last item it skipped."""
 DOWN_AFTER_FAILURES = 5
-"""A part that skipped so many items in a row is down."""
+"""A part that skipped this many items in a row is down."""
 STUCK_AFTER_SECONDS = 60.0
 """A part that has worked on one item for so long is down, unless it asked for more patience."""
 SILENT_SECONDS = (0.0, 60.0, 600.0, 3600.0)

@@ -136,7 +136,7 @@ def test_a_dead_service_is_a_part_that_is_down_and_the_end_does_not_wait_for_it(
     assert "secret" not in caplog.text
 
 
-def test_the_end_of_a_run_is_told_with_its_figures() -> None:
+def test_the_end_of_a_run_is_reported_with_its_figures() -> None:
     figures = EndFigures()
     training = Sample(Subject("training", "rank 0"), {"step": 900, "total_steps": 1000, "loss": 0.12345})
     account = Sample(Subject("account", ""), {"energy_joules": {"gpu": 3.6e6, "cpu": 3.6e5}, "cost": {"EUR": 1.5}})

@@ -126,14 +126,14 @@ def test_prometheus_keeps_an_alert_within_its_margin_as_the_live_engine_does(tmp
         ("[", "not valid TOML"),
     ],
 )
-def test_a_mistake_in_the_file_is_told(text: str, words: str, tmp_path: Path) -> None:
+def test_a_mistake_in_the_file_is_reported(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "thresholds.toml").write_text(text)
     with pytest.raises(UsageError) as caught:
         load_thresholds(tmp_path / "thresholds.toml")
     assert words in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_thresholds(tmp_path / "thresholds.toml")
 
@@ -169,7 +169,7 @@ def test_an_alert_goes_to_the_receiver_of_its_severity(
     run("amtool", "config", "routes", "test", config, f"--verify.receivers={receiver}", *labels.split())
 
 
-def test_a_message_tells_since_when_what_to_do_and_where_to_look(configuration: Callable[..., str]) -> None:
+def test_a_message_says_since_when_what_to_do_and_where_to_look(configuration: Callable[..., str]) -> None:
     folder = Path(configuration()).parent
     alert = {
         "status": "firing",

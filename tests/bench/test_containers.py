@@ -64,7 +64,7 @@ def test_a_container_is_measured_and_leaves_its_results_and_nothing_else(
     assert engine.containers() == []
 
 
-def test_a_suite_of_containers_goes_on_after_one_that_fails_hangs_or_is_missing(
+def test_a_suite_of_containers_continues_after_one_that_fails_hangs_or_is_missing(
     bench: Bench, engine: Engine, tmp_path: Path
 ) -> None:
     (tmp_path / "suite.toml").write_text(

@@ -78,7 +78,7 @@ def test_suites_are_gated_by_name() -> None:
         gate([result("x", seconds=STEADY)], [result("a", seconds=STEADY), result("b", seconds=STEADY)])
 
 
-def test_junit_has_failures_for_what_is_worse_and_skips_what_cannot_be_told() -> None:
+def test_junit_has_failures_for_what_is_worse_and_skips_what_is_unknown() -> None:
     base = [result("a", seconds=STEADY), result("b", seconds=STEADY)]
     document = gate_xml(gate(base, [result("a", seconds=times(2)), result("b", seconds=[1.0])]))
     (suite,) = ElementTree.fromstring(document)
@@ -88,7 +88,9 @@ def test_junit_has_failures_for_what_is_worse_and_skips_what_cannot_be_told() ->
 
 
 @pytest.mark.parametrize(("noise", "runs", "least_found"), [(0.01, 5, 0.99), (0.02, 10, 0.94), (0.03, 20, 0.94)])
-def test_so_many_runs_find_5_percent_and_raise_no_false_alarm(noise: float, runs: int, least_found: float) -> None:
+def test_the_documented_number_of_runs_finds_5_percent_and_raises_no_false_alarm(
+    noise: float, runs: int, least_found: float
+) -> None:
     """As docs/bench.md tells, in its table of the gate's power."""
     rng = np.random.default_rng(7)
 

@@ -217,7 +217,7 @@ def test_readings_reach_victoriametrics_with_user_and_password(pulsetrain: Pulse
     assert done.returncode == 2 and "PULSETRAIN_VICTORIA_URL" in done.stderr
 
 
-def test_dummy_tells_what_watching_costs(pulsetrain: Pulsetrain, home: Path) -> None:
+def test_dummy_reports_what_watching_costs(pulsetrain: Pulsetrain, home: Path) -> None:
     done = pulsetrain("bench", "dummy", "--simulate", "1xL4", "--seconds", "3", "--interval", "0.2", "--json")
     assert done.returncode == 0, done.stderr
     cost = json.loads(done.stdout)

@@ -95,7 +95,7 @@ def test_sample_without_a_gpu_says_so_and_shows_the_host(pulsetrain: Pulsetrain)
     assert "no GPU: none found" in done.stdout and "CPU" in done.stdout
 
 
-def test_watch_goes_on_until_stopped_and_prints_json_lines(environment: dict[str, str]) -> None:
+def test_watch_runs_until_stopped_and_prints_json_lines(environment: dict[str, str]) -> None:
     process = _start(environment, "watch", "--simulate", "1xL4", "--interval", "0.2", "--json")
     assert process.stdout
     first, second = (json.loads(process.stdout.readline()) for _ in range(2))
@@ -215,7 +215,7 @@ def test_prune_removes_by_age_and_by_size(pulsetrain: Pulsetrain, home: Path) ->
     assert _names(home) == ["c"]
 
 
-def test_a_run_that_goes_on_is_not_removed(environment: dict[str, str], pulsetrain: Pulsetrain, home: Path) -> None:
+def test_a_run_in_progress_is_not_removed(environment: dict[str, str], pulsetrain: Pulsetrain, home: Path) -> None:
     process = _start(environment, "run", "-q", "--simulate", "1xL4", "--", "sh", "-c", "echo; exec sleep 3600")
     assert process.stdout
     process.stdout.readline()
@@ -228,7 +228,7 @@ def test_a_run_that_goes_on_is_not_removed(environment: dict[str, str], pulsetra
     assert len(list((home / "runs").iterdir())) == 1
 
 
-def test_doctor_tells_what_works_and_what_to_do_about_the_rest(pulsetrain: Pulsetrain, home: Path) -> None:
+def test_doctor_reports_what_works_and_what_to_do_about_the_rest(pulsetrain: Pulsetrain, home: Path) -> None:
     done = pulsetrain("doctor", "--json")
     findings = {finding["part"]: finding for finding in json.loads(done.stdout)}
     assert findings["host"]["status"] == "works"
@@ -245,7 +245,7 @@ def test_doctor_tells_what_works_and_what_to_do_about_the_rest(pulsetrain: Pulse
         (["writer: degraded, 1 item skipped: a sample", "push-vm: down: vm:8428 does not answer"], ["!", "!!"]),
     ],
 )
-def test_doctor_tells_how_recording_goes_in_the_runs_in_progress(
+def test_doctor_reports_how_recording_goes_in_the_runs_in_progress(
     pulsetrain: Pulsetrain, home: Path, troubled: list[str], marks: list[str]
 ) -> None:
     folder = Home(home / "runs").create("bert", datetime.now(UTC))
@@ -366,7 +366,7 @@ def test_what_a_settings_file_of_the_working_folder_may_not_say_is_said(pulsetra
     assert done.returncode == 0 and done.stderr == ""
 
 
-def test_doctor_tells_what_is_wrong_with_the_settings(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
+def test_doctor_reports_what_is_wrong_with_the_settings(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
     (tmp_path / "pulsetrain.toml").write_text("interval = ")
     done = pulsetrain("doctor")
     assert done.returncode == 1

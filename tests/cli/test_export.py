@@ -65,8 +65,8 @@ def test_it_says_what_it_wrote_and_writes_tables_with_lines_alone(
 ) -> None:
     done = pulsetrain("export", "last", "--format", "csv")
     folder = tmp_path / run.path.name
-    written = {"gpu": 2, "host": 1, "training": 2, "events": 1}
-    assert done.stdout.splitlines() == [f"{run.path.name}/{name}.csv  {rows} lines" for name, rows in written.items()]
+    written = {"gpu": "2 lines", "host": "1 line", "training": "2 lines", "events": "1 line"}
+    assert done.stdout.splitlines() == [f"{run.path.name}/{name}.csv  {rows}" for name, rows in written.items()]
     assert sorted(file.name for file in folder.iterdir()) == ["events.csv", "gpu.csv", "host.csv", "training.csv"]
     with (folder / "host.csv").open() as file:
         (row,) = csv.DictReader(file)

@@ -20,7 +20,7 @@ def web() -> Iterator[Web]:
         yield service
 
 
-def test_a_run_that_goes_nan_is_stopped_and_told_to_people(pulsetrain: Pulsetrain, web: Web, home: Path) -> None:
+def test_a_run_that_goes_nan_is_stopped_and_reported_to_people(pulsetrain: Pulsetrain, web: Web, home: Path) -> None:
     url = f"json://{web.place}/hook/my-secret"
     options = ("--simulate", "1xL4", "--name", "nan", "--on-alert", "NonFinite=stop")
     done = pulsetrain("run", *options, "--", sys.executable, "-c", LOGS_NAN, PULSETRAIN_NOTIFY_URL=url)

@@ -119,7 +119,7 @@ def test_without_runs_the_tables_are_empty(pulsetrain: Pulsetrain) -> None:
     assert json.loads(pulsetrain("query", "select count(*) as n from gpu", "--json").stdout) == [{"n": 0}]
 
 
-def test_damaged_lines_are_told(pulsetrain: Pulsetrain, runs: list[RunFolder]) -> None:
+def test_damaged_lines_are_reported(pulsetrain: Pulsetrain, runs: list[RunFolder]) -> None:
     with (runs[0].path / "vm/gpu_metrics_20261116_120000.jsonl").open("a") as file:
         file.write("damaged\n")
     done = pulsetrain("query", "select count(*) from gpu", "--csv")
@@ -136,7 +136,7 @@ def test_the_schema_has_every_table_and_column_with_unit_and_help(pulsetrain: Pu
     assert all(column["help"] for columns in schema.values() for column in columns)
 
 
-def test_a_reader_that_goes_away_is_no_error(environment: dict[str, str], runs: list[RunFolder]) -> None:
+def test_a_reader_that_goes_away_is_not_an_error(environment: dict[str, str], runs: list[RunFolder]) -> None:
     sql = "select i from range(1_000_000) r(i), (select 1 from gpu limit 1)"
     command = f'"{sys.executable}" -m pulsetrain query "{sql}" --csv | head -n 2'
     done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True)

@@ -75,7 +75,7 @@ def test_without_a_region_or_a_price_nothing_is_guessed(pulsetrain: Pulsetrain) 
     assert found["cost"] is None and "--price" in found["cost_missing"]
 
 
-def test_the_intensity_is_looked_up_while_the_run_goes_on_and_kept_with_it(pulsetrain: Pulsetrain, uk: Server) -> None:
+def test_the_intensity_is_looked_up_during_the_run_and_kept_with_it(pulsetrain: Pulsetrain, uk: Server) -> None:
     record(pulsetrain, "--carbon-region", "South England", PULSETRAIN_CARBON_UK_URL=uk.url)
     asked = len(uk.asked)
     assert asked and all("regionid/12" in path for path in uk.paths)
@@ -89,7 +89,7 @@ def test_the_intensity_is_looked_up_while_the_run_goes_on_and_kept_with_it(pulse
     assert len(uk.asked) > asked and record_of_run.exists()
 
 
-def test_a_provider_that_is_away_costs_the_run_nothing_and_a_labelled_average_stands_in(
+def test_a_provider_that_is_away_costs_the_run_nothing_and_a_labeled_average_is_used(
     pulsetrain: Pulsetrain,
 ) -> None:
     ended = record(pulsetrain, "--carbon-region", "uk", PULSETRAIN_CARBON_UK_URL="http://127.0.0.1:9")
@@ -134,7 +134,7 @@ def test_the_files_of_a_report_lie_in_the_run_or_where_they_are_wanted(
     assert [file.name for file in (tmp_path / "elsewhere").iterdir()] == ["report.html"]
 
 
-def test_a_run_that_still_goes_on_is_reported_so_far(
+def test_a_run_in_progress_is_reported_so_far(
     pulsetrain: Pulsetrain, environment: dict[str, str], tmp_path: Path
 ) -> None:
     def reported() -> Any:

@@ -75,7 +75,7 @@ def test_a_run_leaves_a_folder_with_all_fields_of_the_design(pulsetrain: Pulsetr
     assert [gpu["gpu_index"] for host in run["hosts"].values() for gpu in host["gpus"]] == [0, 1]
 
 
-def test_the_summary_tells_gpus_energy_and_where_the_run_is(pulsetrain: Pulsetrain, home: Path) -> None:
+def test_the_summary_reports_gpus_energy_and_where_the_run_is(pulsetrain: Pulsetrain, home: Path) -> None:
     done = pulsetrain("run", "--simulate", "2xL4", "--", "sleep", "1")
     assert done.stdout == ""
     told = re.search(r"finished after ([\d.]+) s", done.stderr)
@@ -326,7 +326,7 @@ def test_a_memory_peak_that_is_not_known_is_left_out(pulsetrain: Pulsetrain, hom
     assert "memory" not in job
 
 
-def test_when_pulsetrain_is_killed_the_command_goes_on_and_the_run_is_said_to_have_died(
+def test_when_pulsetrain_is_killed_the_command_continues_and_the_run_is_said_to_have_died(
     environment: dict[str, str], home: Path, tmp_path: Path, pulsetrain: Pulsetrain
 ) -> None:
     killed, done = tmp_path / "killed", tmp_path / "done"

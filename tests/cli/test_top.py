@@ -45,7 +45,7 @@ def test_one_frame_of_a_run_has_its_history_from_its_files(
     assert "utilization 42 %" in shown.stdout
 
 
-def test_a_run_that_goes_on_is_found_and_followed(environment: dict[str, str], pulsetrain: Pulsetrain) -> None:
+def test_a_run_in_progress_is_found_and_followed(environment: dict[str, str], pulsetrain: Pulsetrain) -> None:
     command = (sys.executable, "-m", "pulsetrain", "run", "--quiet", "--simulate", "1xL4", "--interval", "0.2")
     running = subprocess.Popen([*command, "--name", "found", "--", "sleep", "3600"], env=environment)
     try:

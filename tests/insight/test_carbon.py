@@ -100,7 +100,7 @@ def test_a_hole_is_filled_by_its_neighbors_and_that_is_said() -> None:
     ]
 
 
-def test_the_last_known_value_stands_in_and_says_how_old_it_is() -> None:
+def test_the_last_known_value_is_used_with_its_age() -> None:
     record = uk(slots(120, start=NOON - 3 * HOUR), problem="api.example cannot be reached.")
     carbon = counted(record, NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(120)
@@ -111,7 +111,7 @@ def test_the_last_known_value_stands_in_and_says_how_old_it_is() -> None:
     ]
 
 
-def test_a_value_that_begins_after_a_run_stands_in_as_well() -> None:
+def test_a_value_that_begins_after_a_run_is_used_as_well() -> None:
     carbon = counted(uk(slots(120, start=NOON + 90 * MINUTE)), NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(120)
     assert carbon.notes == [
@@ -119,7 +119,7 @@ def test_a_value_that_begins_after_a_run_stands_in_as_well() -> None:
     ]
 
 
-def test_without_any_value_near_the_yearly_average_stands_in_with_its_own_name_and_kind() -> None:
+def test_without_any_value_near_the_yearly_average_is_used_with_its_own_name_and_kind() -> None:
     carbon = counted(uk(slots(120, start=NOON - timedelta(days=3)), problem="nobody answers."), NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(216)
     assert (carbon.quality, carbon.accounting) == ("annual", "lifecycle")

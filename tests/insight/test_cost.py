@@ -54,7 +54,7 @@ def test_a_price_can_be_said_in_these_ways(spec: str, amount: float, unit: str, 
 @pytest.mark.parametrize(
     "spec", ["", "cheap", "0,30/kWh", "-1/kWh", "0.30", "0.30 euros/kWh", "0.30/kW", "gcp:", "1e3/h"]
 )
-def test_what_is_no_price_is_an_error_that_shows_the_forms(spec: str) -> None:
+def test_an_invalid_price_is_an_error_that_shows_the_forms(spec: str) -> None:
     with pytest.raises(UsageError, match="invalid --price") as caught:
         parse_price(spec, load_prices())
     assert "0.30 EUR/kWh" in str(caught.value) and "gcp:MACHINE@REGION" in str(caught.value)
@@ -127,9 +127,7 @@ def test_the_list_on_the_page_about_cost_can_be_used(home: Path) -> None:
     assert parse_price("lab:dgx@cellar", prices).currency == "EUR"
 
 
-def test_a_file_named_by_the_environment_stands_for_that_in_the_home(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_named_by_the_environment_replaces_that_in_the_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (home / "prices.toml").write_text("this would be an error")
     (home / "team.toml").write_text('currency = "EUR"\n[lab.on_demand]\ndgx = { cellar = 9.5 }\n')
     monkeypatch.setenv("PULSETRAIN_PRICES", str(home / "team.toml"))
@@ -243,7 +241,7 @@ def test_simulated_gpus_are_priced_and_noted() -> None:
     st.integers(1, 1000),
     st.floats(1e-4, 1e4),
 )
-def test_a_run_that_goes_on_as_it_was_ends_at_what_was_foreseen(
+def test_a_run_that_continues_as_it_was_ends_at_what_was_foreseen(
     spec: str, seconds: float, joules: float, steps: int, left: int, step_seconds: float
 ) -> None:
     price = parse_price(spec, {})

@@ -138,7 +138,7 @@ def test_a_folder_of_an_older_version_with_power_alone_is_estimated(make_run: Ma
     assert (gpu.total.joules, gpu.total.error_joules, gpu.total.origin) == (1000, None, "estimated")
 
 
-def test_what_happened_to_a_counter_is_told(make_run: MakeRun) -> None:
+def test_what_happened_to_a_counter_is_reported(make_run: MakeRun) -> None:
     lines = gpu_lines(20)
     for line in lines[15:]:
         line["energy_joules"] -= 2400
@@ -153,7 +153,7 @@ def test_what_happened_to_a_counter_is_told(make_run: MakeRun) -> None:
     assert gpu.notes[1] == "The counter stood still for 4 s while power was drawn; that is from power."
 
 
-def test_a_gpu_that_tells_nothing_has_no_figure(make_run: MakeRun) -> None:
+def test_a_gpu_that_reports_nothing_has_no_figure(make_run: MakeRun) -> None:
     line = {"gpu_index": 0, "uuid": "GPU-0", "name": "Test", "up": 1}
     energy = account(make_run(gpu=[line, line]))
     assert only(energy.devices, "gpu").total is None
@@ -427,7 +427,7 @@ def test_a_run_can_be_charged_only_for_the_gpus_that_its_processes_used(make_run
     assert sum(part.joules for part in used.phases) == pytest.approx(3000)
 
 
-def test_all_gpus_are_charged_where_it_cannot_be_told_who_used_them(make_run: MakeRun) -> None:
+def test_all_gpus_are_charged_where_it_is_unknown_who_used_them(make_run: MakeRun) -> None:
     folder = make_run(gpu=gpu_lines(10), process=[process_line(10, cpu_seconds=3.0)])
     gpu = only(account(folder, charge="used").devices, "gpu")
     assert gpu.charged
@@ -488,13 +488,13 @@ def beside(make_run: MakeRun, uuid: str, start: datetime, end: datetime | None, 
     return account(mine, others=[other]).also_counted_in
 
 
-def test_another_run_that_watched_the_same_gpu_at_the_same_time_is_told(make_run: MakeRun) -> None:
+def test_another_run_that_watched_the_same_gpu_at_the_same_time_is_reported(make_run: MakeRun) -> None:
     assert beside(make_run, "GPU-0", START + timedelta(minutes=59), START + timedelta(hours=3)) == [
         "Run 20261116-120500-other-1111 watched GPU 0 too, for 60 s of the same time: do not add the two up."
     ]
 
 
-def test_a_run_at_another_time_or_on_another_gpu_is_not_told(make_run: MakeRun) -> None:
+def test_a_run_at_another_time_or_on_another_gpu_is_not_reported(make_run: MakeRun) -> None:
     assert beside(make_run, "GPU-0", START + timedelta(hours=1), START + timedelta(hours=3)) == []
     assert beside(make_run, "GPU-7", START, START + timedelta(hours=3)) == []
 

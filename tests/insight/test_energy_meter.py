@@ -61,7 +61,7 @@ def test_a_gap_is_bridged_exactly_by_the_counter() -> None:
     assert methods(lines) == [Method.COUNTER] * 4
 
 
-def test_a_gap_without_a_counter_is_bridged_with_the_mean_of_both_ends_and_told() -> None:
+def test_a_gap_without_a_counter_is_bridged_with_the_mean_of_both_ends_and_reported() -> None:
     lines = readings([0, 1, 2, 3, 4], power=[100, 100, NONE, 300, 300])
     stretch = stretch_of(lines)
     assert stretch.joules.tolist() == [100, 200, 200, 300]
@@ -89,7 +89,7 @@ def test_a_reset_is_bridged_by_power() -> None:
     assert meter.faults.resets == 1
 
 
-def test_a_counter_that_stands_still_while_power_is_drawn_is_replaced_from_where_it_stopped() -> None:
+def test_a_counter_that_is_stuck_while_power_is_drawn_is_replaced_from_where_it_stopped() -> None:
     counter = [0, 100, 200, *[300] * 5, 400, 500]
     lines = readings(range(10), counter=counter, power=[100] * 10)
     curve, meter = measured(lines)
@@ -105,7 +105,7 @@ def test_a_counter_that_catches_up_after_a_stand_still_is_not_counted_twice() ->
     assert meter.faults.jumps == 1
 
 
-def test_a_counter_that_stands_still_for_a_moment_is_only_coarse() -> None:
+def test_a_counter_that_pauses_for_a_moment_is_only_coarse() -> None:
     lines = readings([0, 0.04, 0.08, 0.12, 0.16], counter=[10, 10, 10, 20, 20], power=[100] * 5)
     assert measured(lines)[0].joules[-1] == 10
 
@@ -124,7 +124,7 @@ def test_polled_power_comes_before_power_at_the_ticks() -> None:
     assert curve.inner_error(0, 2) == pytest.approx(4 * 8**0.5 + 2)
 
 
-def test_time_that_polling_missed_is_bridged_with_power_and_told_in_the_bound() -> None:
+def test_time_that_polling_missed_is_bridged_with_power_and_reported_in_the_bound() -> None:
     lines = readings([0, 1, 2], power=[200, 200, 200], polled=[0, 100, 300], gap=[0, 0.5, 0.5], unseen=[0, 0, 0])
     curve, _ = measured(replace(lines, variance=column(0, 0, 0)))
     assert curve.joules.tolist() == [0, 200, 400]

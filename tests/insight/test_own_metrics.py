@@ -46,7 +46,7 @@ def logged(make_run: MakeRun, id: str = "20261116-120000-test-0000", **names: An
         ("replay_size", ""),
     ],
 )
-def test_the_name_tells_which_values_are_the_better_ones(name: str, expected: str) -> None:
+def test_the_name_says_which_values_are_better(name: str, expected: str) -> None:
     assert better(name) == expected
 
 

@@ -209,7 +209,7 @@ def test_the_time_left_follows_from_all_of_a_long_run() -> None:
     assert entry_of(fast | slow, 6000.0)["remaining_seconds"] == pytest.approx(2000.0, rel=0.03)
 
 
-def test_a_training_that_begins_anew_has_a_pace_of_its_own() -> None:
+def test_a_training_that_restarts_has_a_pace_of_its_own() -> None:
     first = {float(second): 10.0 * second for second in range(1, 41)}
     second = {40.0 + 2 * step: float(step) for step in range(1, 41)}
     assert entry_of(first | second, 50.0)["remaining_seconds"] == pytest.approx(20.0)

@@ -62,7 +62,7 @@ def test_a_gpu_that_never_answered_stays_apart_from_another_makers_of_the_same_i
     assert {(gpu.uuid, gpu.samples) for gpu in summary(make_run(gpu=lines)).gpus} == {(None, 3), ("GPU-1", 3)}
 
 
-def test_a_line_of_slow_values_alone_is_no_reading_of_the_gpu(make_run: MakeRun) -> None:
+def test_a_line_of_slow_values_alone_is_not_a_reading_of_the_gpu(make_run: MakeRun) -> None:
     assert one_gpu(make_run, {"up": 1, "utilization_percent": 50}, {"power_limit_watts": 300.0}).samples == 1
 
 

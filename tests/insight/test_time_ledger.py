@@ -146,7 +146,7 @@ def test_a_step_of_which_nothing_is_known_is_compute_and_says_that_it_is_assumed
     assert ledger.classes["compute"].obtained == "assumed"
 
 
-def test_on_a_gpu_the_parts_of_compute_cannot_be_told_apart(make_run: MakeRun) -> None:
+def test_on_a_gpu_the_parts_of_compute_cannot_be_distinguished(make_run: MakeRun) -> None:
     lines = [head(7, 0.0), *steps(30, 0.0, forward=0.25, backward=0.25, optimizer=0.25), end(7, 30.0)]
     lines[1]["memory_allocated_mb"] = 100.0
     assert seconds_of(ledger_of(make_run, lines)) == pytest.approx({"compute": 22.5, "unknown": 7.5})
@@ -231,7 +231,7 @@ def test_a_run_without_a_training_has_no_ledger(make_run: MakeRun) -> None:
     assert make_report(make_run(training=[{"step": 3, "loss": 1.0}])).ledger is None
 
 
-def test_a_start_up_is_told_by_its_parts_where_every_rank_tells_them(make_run: MakeRun) -> None:
+def test_a_start_up_is_reported_by_its_parts_where_every_rank_reports_them(make_run: MakeRun) -> None:
     told = head(7, 0.0, interpreter_seconds=0.25, imports_seconds=2.5)
     ledger = ledger_of(make_run, [told, *steps(5, 4.0), end(7, 10.0)])
     assert ledger.startup == {"interpreter": 0.25, "imports": 2.5, "set_up": pytest.approx(1.25)}

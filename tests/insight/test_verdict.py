@@ -71,7 +71,7 @@ def test_a_run_that_computes_is_held_back_by_nothing(make_run: MakeRun) -> None:
     assert [(finding.rule, finding.severity) for finding in verdict.findings] == [("ComputeBound", "info")]
 
 
-def test_what_waiting_for_data_costs_is_told_in_time_and_money(make_run: MakeRun) -> None:
+def test_what_waiting_for_data_costs_is_reported_in_time_and_money(make_run: MakeRun) -> None:
     run = make_run(training=steps(data_wait_seconds=0.06, forward_seconds=0.01, backward_seconds=0.02), seconds=30.0)
     verdict = verdict_of(run, counting=CountingOptions(price="3.60 USD/h"))
     assert verdict.main is not None and verdict.main.rule == "InputBound"
@@ -159,7 +159,7 @@ def test_what_holds_a_run_back_is_a_warning_when_it_costs_enough_and_enough_step
     assert input_bound("long", waits(10, 5.0)) == "warning", "ten steps of ten seconds"
 
 
-def test_a_rank_that_other_programs_hold_up_now_and_then_is_no_straggler(make_run: MakeRun) -> None:
+def test_a_rank_that_other_programs_hold_up_now_and_then_is_not_a_straggler(make_run: MakeRun) -> None:
     def of_two(id: str, late: Callable[[int], float]) -> Verdict:
         slow = lengthened(steps(seconds=0.02), "forward", late)
         return verdict_of(make_run(id, training=[*steps(seconds=0.02), *({**line, "rank": 1} for line in slow)]))
@@ -169,7 +169,7 @@ def test_a_rank_that_other_programs_hold_up_now_and_then_is_no_straggler(make_ru
     assert slow.main is not None and slow.main.rule == "Straggler"
 
 
-def test_a_slow_down_of_the_whole_step_while_others_compute_is_no_warning(make_run: MakeRun) -> None:
+def test_a_slow_down_of_the_whole_step_while_others_compute_is_not_a_warning(make_run: MakeRun) -> None:
     """The largest part grows most, and is not the cause."""
     host = [
         {"elapsed_seconds": n / 2, "cpu_ratio": 1.0 if n > 34 else 0.5, "cpu_cores": 2, "job_cpu_cores": 1.0}
@@ -241,7 +241,7 @@ def test_a_run_of_an_older_version_is_judged_by_what_it_has(make_run: MakeRun) -
     assert verdict_of(make_run(training=lines)).findings[0].rule == "LossNotDecreasing"
 
 
-def test_a_run_that_would_fit_a_smaller_machine_is_told_so(make_run: MakeRun) -> None:
+def test_a_run_that_would_fit_a_smaller_machine_has_a_finding_that_says_so(make_run: MakeRun) -> None:
     gpu = [
         {"elapsed_seconds": float(n), "gpu_index": 0, "uuid": "GPU-0", "name": "NVIDIA A100-SXM4-40GB", "up": 1}
         | {"utilization_percent": 12.0, "memory_percent": 10.0, "memory_used_mb": 4096.0, "memory_total_mb": 40960.0}

@@ -96,7 +96,7 @@ def test_the_fault_of_a_gpu_comes_first(rule: str, make_run: MakeRun) -> None:
     assert main.evidence and main.severity in ("warning", "critical")
 
 
-def test_a_healthy_run_on_gpus_is_told_to_be_one(make_run: MakeRun) -> None:
+def test_a_healthy_run_on_gpus_is_reported_as_healthy(make_run: MakeRun) -> None:
     verdict = judged(make_run, {"gpu": gpus({}, {}), "process": one_core(1.0)})
     assert verdict.headline == "Nothing holds it back: computing takes 90 % of a steady step."
     assert [finding.rule for finding in verdict.findings] == ["ComputeBound"]

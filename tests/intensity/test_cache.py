@@ -28,7 +28,7 @@ def test_what_is_stored_is_found_again(home: Path) -> None:
     assert [file.name for file in (home / "cache/carbon").iterdir()] == ["uk-13.json"]
 
 
-def test_a_damaged_file_is_ignored_and_written_anew(home: Path) -> None:
+def test_a_damaged_file_is_ignored_and_rewritten(home: Path) -> None:
     file = home / "cache/carbon/uk.json"
     file.parent.mkdir(parents=True)
     for damage in (b'[{"start": "2026-', b"\xff\x00", b'{"slots": 3}', b""):

@@ -91,7 +91,7 @@ def test_a_free_plan_has_nothing_of_last_week(server: Server) -> None:
         germany(server).slots(now - timedelta(days=7), now - timedelta(days=6))
 
 
-def test_an_estimate_is_no_actual_value(server: Server) -> None:
+def test_an_estimate_is_not_an_actual_value(server: Server) -> None:
     rows = [row(this_hour() - HOUR, 300), row(this_hour(), 310, isEstimated=True, estimationMethod="TIME_SLICER")]
     server.answer = lambda question: Reply({"zone": "DE", "history": rows})
     now = datetime.now(UTC)

@@ -73,7 +73,7 @@ def test_a_typing_error_is_answered_with_what_is_near(said: str, meant: str) -> 
 @pytest.mark.parametrize(
     "said", ["", "uk:", "uk:99", "gcp:", "bogus:DE", "-3", "nan", "5000", "electricitymaps:", "QX"]
 )
-def test_what_is_no_region_is_refused_and_not_guessed(said: str) -> None:
+def test_an_unknown_region_is_refused_and_not_guessed(said: str) -> None:
     with pytest.raises(UsageError, match="unknown carbon region"):
         intensity.find(said)
 

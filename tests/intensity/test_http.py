@@ -73,7 +73,7 @@ def test_an_answer_that_breaks_off_is_refused(server: Server) -> None:
         get(server.url)
 
 
-def test_a_page_of_an_error_that_is_no_document_is_refused(server: Server) -> None:
+def test_a_page_of_an_error_that_is_not_a_document_is_refused(server: Server) -> None:
     server.answer = lambda question: Reply(b"<html>Not Found</html>", 404)
     with pytest.raises(IntensityError, match=r"404 Not Found\.$"):
         get(server.url)

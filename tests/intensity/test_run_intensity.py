@@ -164,7 +164,7 @@ def test_a_run_without_values_has_none(tmp_path: Path) -> None:
     assert load_run_intensity(tmp_path) is None
 
 
-def test_a_damaged_record_is_said_and_written_anew(
+def test_a_damaged_record_is_reported_and_rewritten(
     server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.answer = uk_answer
@@ -208,7 +208,7 @@ def test_a_recorder_that_was_never_started_can_be_stopped(server: Server, tmp_pa
     assert server.asked == []
 
 
-def test_a_run_that_goes_on_has_its_values_soon(server: Server, tmp_path: Path) -> None:
+def test_a_run_in_progress_has_its_values_soon(server: Server, tmp_path: Path) -> None:
     server.answer = uk_answer
     updater = IntensityUpdater(tmp_path, national(server), datetime.now(UTC))
     updater.start()

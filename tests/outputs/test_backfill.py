@@ -214,7 +214,9 @@ def test_reports_after_the_last_reading_stand_at_their_seconds(record: Callable[
     ]
 
 
-def test_series_of_a_lost_gpu_end_when_it_is_lost_and_go_on_when_it_is_back(record: Callable[..., RunFolder]) -> None:
+def test_series_of_a_lost_gpu_end_when_it_is_lost_and_continue_when_it_is_back(
+    record: Callable[..., RunFolder],
+) -> None:
     run = record()
     samples, ends = columns(run)
     start = round(1000 * run.load().start.timestamp())
@@ -335,7 +337,7 @@ def test_a_run_arrives_whole_in_prometheus_and_ends_there(
         assert server.query(selector, at=start + SECONDS) == []
 
 
-def test_a_run_that_goes_on_is_not_ended(
+def test_a_run_in_progress_is_not_ended(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
     tmp_path: Path,
@@ -349,7 +351,7 @@ def test_a_run_that_goes_on_is_not_ended(
         assert server.query(f'{{run="{run.path.name}",gpu="0"}}', at=end) == []
 
 
-def test_wrong_credentials_are_told_and_nothing_is_sent(
+def test_wrong_credentials_are_reported_and_nothing_is_sent(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
     tmp_path: Path,
@@ -364,7 +366,7 @@ def test_wrong_credentials_are_told_and_nothing_is_sent(
         assert exported(server) == {}
 
 
-def test_a_server_that_is_not_there_is_told(
+def test_a_server_that_is_not_there_is_reported(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
 ) -> None:
@@ -410,7 +412,7 @@ class Forgetful(VictoriaMetrics):
         return [word.replace("=100y", "=1") for word in super().arguments()]
 
 
-def test_what_victoriametrics_throws_away_silently_is_told(
+def test_what_victoriametrics_throws_away_silently_is_reported(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
     tmp_path: Path,
@@ -424,7 +426,7 @@ def test_what_victoriametrics_throws_away_silently_is_told(
     assert "-retentionPeriod" in done.stderr
 
 
-def test_samples_too_old_for_prometheus_are_told_with_the_way_out(
+def test_samples_too_old_for_prometheus_are_reported_with_the_way_out(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
     tmp_path: Path,
@@ -498,7 +500,7 @@ def test_nan_cannot_be_held_by_victoriametrics_and_that_is_said(
         (["--to", "vm:8428"], "is not a push target"),
     ],
 )
-def test_a_wrong_call_is_told(
+def test_a_wrong_call_is_reported(
     pulsetrain: Pulsetrain,
     record: Callable[..., RunFolder],
     arguments: list[str],

@@ -188,7 +188,7 @@ def test_two_hundred_scrapes_at_once_are_all_answered_beside_clients_that_do_not
     assert all(answer.startswith(b"HTTP/1.1 200 OK\r\n") and b"gpu_power_draw_watts" in answer for answer in answers)
 
 
-def test_when_no_reading_comes_any_more_only_the_age_of_the_last_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_no_reading_comes_any_more_only_the_age_of_the_last_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_pages, "HOLD_SECONDS", 0.2)
     monkeypatch.setattr(metrics_pages, "FRESH_SECONDS", 0.0)
     exporter = Exporter("127.0.0.1", 0, interval_seconds=0.1)

@@ -101,7 +101,7 @@ def test_step_durations_are_a_histogram_of_every_single_step() -> None:
     assert found["training_step_duration_seconds_sum rank=0"] == pytest.approx(sum(steps))
 
 
-def test_a_loss_that_is_not_a_number_is_told_as_such_and_not_as_the_one_before() -> None:
+def test_a_loss_that_is_not_a_number_is_reported_as_such_and_not_as_the_one_before() -> None:
     live = state(at(0, reports({"step": 1, "loss": 0.5}, {"step": 2, "loss": None, "nonfinite": {"loss": "nan"}})))
     assert math.isnan(series(families(live, SCOPE))["training_loss rank=0"])
     live(at(1, reports({"step": 3, "loss": 0.25})))
@@ -141,7 +141,7 @@ def test_events_are_counted_by_kind_and_severity() -> None:
     assert found["pulsetrain_events_total kind=gap severity=info"] == 1
 
 
-def test_a_process_is_told_with_its_user_container_and_pod() -> None:
+def test_a_process_is_reported_with_its_user_container_and_pod() -> None:
     labels: dict[str, Label] = {"pid": 7, "user": "eva", "command": "python train.py", "gpu_index": 0, "uuid": "GPU-1"}
     pod = Subject("process", "7@GPU-1", {**labels, "container": "pod:0a1b-22/3f9c0a1b2c3d"})
     docker = Subject("process", "8@GPU-1", {**labels, "pid": 8, "container": "docker:3f9c0a1b2c3d"})
@@ -170,7 +170,7 @@ def test_the_age_of_the_data_grows_while_nothing_new_comes() -> None:
     assert found["pulsetrain_data_age_seconds data=machine"] == 5
 
 
-def test_a_run_is_told_with_its_name_and_tags() -> None:
+def test_a_run_is_reported_with_its_name_and_tags() -> None:
     run_info = RunInfo(1.75e9, {"name": "resnet", "status": "running", "tag_team": "vision"})
     found = series(families(state(at(0)), SCOPE, run_info=run_info))
     assert found["run_info name=resnet status=running tag_team=vision"] == 1

@@ -401,7 +401,7 @@ def test_a_token_and_headers_of_ones_own_are_sent(collector: Collector, push: Ca
     assert headers["User-Agent"].startswith("pulsetrain/")
 
 
-def test_otlp_tells_kinds_attributes_and_times(collector: Collector, push: Callable[..., Pusher]) -> None:
+def test_otlp_reports_kinds_attributes_and_times(collector: Collector, push: Callable[..., Pusher]) -> None:
     training = Subject("training", "rank 0", {"rank": 0})
     counts: dict[str, float] = {"0.1": 2, "0.25": 1, "+Inf": 1}
     values: dict[str, Value] = {"loss": 0.5, "samples": 64, "step_seconds": 200.4, "step_counts": counts}
@@ -586,7 +586,7 @@ def test_a_password_in_a_wrong_url_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("missing", ["password_file", "bearer_token_file", "ca_file"])
-def test_a_file_that_is_not_there_is_told_before_anything_starts(missing: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported_before_anything_starts(missing: str, tmp_path: Path) -> None:
     told = {"url": "otlp:https://a", "username": "me", missing: str(tmp_path / "nothing")}
     section = msgspec.convert(told, Push)
     with pytest.raises(UsageError, match=r"^\[push.cloud\]: "):
@@ -605,7 +605,7 @@ def call(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_a_section_of_the_settings_is_pushed_to_unless_told_otherwise(collector: Collector, tmp_path: Path) -> None:
+def test_a_section_of_the_settings_is_pushed_to_unless_set_otherwise(collector: Collector, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/pulsetrain.toml").write_text(f'[push.lab]\nurl = "otlp:{collector.url}/v1/metrics"\n')
     run = ("run", "--quiet", "--simulate", "1xL4", "--name", "nap")
@@ -627,7 +627,7 @@ def test_a_machine_that_is_watched_is_pushed_without_a_run(collector: Collector,
     assert not (tmp_path / "home").exists()
 
 
-def test_a_wrong_target_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_wrong_target_is_reported_before_anything_starts(tmp_path: Path) -> None:
     run = call(tmp_path, "run", "--push", "http://host:9090", "--", "touch", "started")
     _, said = run.communicate()
     assert run.returncode == 2 and said.startswith("error: 'http://host:9090' is not a push target.")

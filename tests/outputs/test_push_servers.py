@@ -243,7 +243,7 @@ def test_both_ways_bring_the_same_series_at_the_same_times(snapshots: list[Snaps
     assert {"training_step_duration_seconds_bucket", "training_samples_total", "host_cpu_core_ratio"} <= names
 
 
-def test_a_wrong_password_is_told_and_all_readings_stay_to_be_sent(tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_and_all_readings_stay_to_be_sent(tmp_path: Path) -> None:
     with VictoriaMetrics(tmp_path / "server", USER, PASSWORD) as server:
         login = {"PULSETRAIN_PUSH_USER": USER, "PULSETRAIN_PUSH_PASSWORD": "0ther"}
         done = run(tmp_path / "home", "--push", spec_of(server), **login)
@@ -264,7 +264,7 @@ def test_a_wrong_password_is_told_and_all_readings_stay_to_be_sent(tmp_path: Pat
         assert values.items() <= kept[key].items()
 
 
-def test_a_refused_sample_is_told_in_the_servers_words_and_holds_up_no_other(
+def test_a_refused_sample_is_reported_in_the_servers_words_and_holds_up_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def state(seconds: float, **values: float) -> tuple[float, list[Family]]:

@@ -136,7 +136,7 @@ def test_of_several_runs_the_latest_is_shown() -> None:
     assert (values["training"]["step"], values["account"]["carbon_grams"]) == (20, 20)
 
 
-def test_events_are_told_when_they_come_and_not_those_from_before() -> None:
+def test_events_are_reported_when_they_come_and_not_those_from_before() -> None:
     machine, reader = Machine(), ScrapeReader()
     old = Event("gap", "long ago")
     assert reader.read(machine.page(Sample(GPU, {"up": 1}), events=[old])).events == ()
@@ -147,17 +147,17 @@ def test_events_are_told_when_they_come_and_not_those_from_before() -> None:
     assert reader.read(machine.page(Sample(GPU, {"up": 0}))).events == ()
 
 
-def test_the_first_event_of_all_is_told_too() -> None:
+def test_the_first_event_of_all_is_reported_too() -> None:
     machine, reader = Machine(), ScrapeReader()
     reader.read(machine.page(Sample(GPU, {"up": 1})))
     assert reader.read(machine.page(Sample(GPU, {"up": 1}), events=[Event("gap", "a tick")])).events
 
 
-def test_the_age_of_the_figures_is_told() -> None:
+def test_the_age_of_the_figures_is_reported() -> None:
     assert ScrapeReader().read(Machine().page(Sample(GPU, {"up": 1}), age=2.5)).age_seconds == 2.5
 
 
 @pytest.mark.parametrize("page", ["# HELP up Up.\nup 1\nnode_load1 0.5\n", "<html>not even metrics</html>", ""])
-def test_what_is_no_pulsetrain_is_told(page: str) -> None:
+def test_a_server_that_is_not_pulsetrain_is_reported(page: str) -> None:
     with pytest.raises(PulsetrainError, match="not a pulsetrain exporter"):
         ScrapeReader().read(page)

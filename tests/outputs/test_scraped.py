@@ -145,7 +145,9 @@ def test_the_xid_by_which_a_gpu_is_lost_is_still_scraped_with_its_code_and_fires
         assert (counted["metric"]["xid"], counted["value"][1]) == ("79", "1")
 
 
-def test_the_agent_of_a_node_shows_all_runs_that_go_on_and_forgets_those_that_end(tmp_path: Path, start: Start) -> None:
+def test_the_agent_of_a_node_shows_all_runs_in_progress_and_forgets_those_that_end(
+    tmp_path: Path, start: Start
+) -> None:
     port = free_port()
     with Prometheus(tmp_path / "prometheus", targets=[f"127.0.0.1:{port}"]) as server:
         start("watch", "--quiet", "--simulate", "2xL4", "--prometheus-port", str(port))

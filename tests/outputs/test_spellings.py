@@ -78,14 +78,14 @@ def test_volatile_ecc_errors_are_apart_from_those_of_all_time_and_absent_where_t
     assert found.keys().isdisjoint(absent)
 
 
-def test_dcgm_tells_the_profile_and_number_of_a_mig_instance() -> None:
+def test_dcgm_reports_the_profile_and_number_of_a_mig_instance() -> None:
     about: dict[str, Label] = {"gpu_index": 3, "uuid": UUID, "name": "NVIDIA H100 MIG 1g.10gb", "gpu_instance": 9}
     found = labels("dcgm", Subject("mig", "MIG-1", about), memory_used_mb=10.0)
     told = found["DCGM_FI_DEV_FB_USED"]
     assert (told["modelName"], told["GPU_I_PROFILE"], told["GPU_I_ID"]) == ("NVIDIA H100", "1g.10gb", "9")
 
 
-def test_dcgm_tells_the_number_of_the_last_xid_error() -> None:
+def test_dcgm_reports_the_number_of_the_last_xid_error() -> None:
     assert spelled("dcgm", {"xid_errors": 0})["DCGM_FI_DEV_XID_ERRORS"] == 0
     lost = Event("xid", "fallen off the bus", "critical", {"uuid": UUID, "xid": 79})
     assert spelled("dcgm", {"xid_errors": 1}, events=(lost,))["DCGM_FI_DEV_XID_ERRORS"] == 79

@@ -76,7 +76,7 @@ def test_a_damaged_line_is_none(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("rank", [None, "x", [0], {}])
-def test_a_rank_that_is_no_number_counts_as_the_first(rank: object) -> None:
+def test_a_rank_that_is_not_a_number_counts_as_the_first(rank: object) -> None:
     assert codec.rank_of({"rank": rank}) == 0
 
 

@@ -138,7 +138,7 @@ def test_a_damaged_line_is_left_out_and_counted(make_run: MakeRun, damage: bytes
 
 @settings(max_examples=15)
 @given(st.lists(st.binary(max_size=200).filter(lambda line: b"\n" not in line and b"\r" not in line), max_size=8))
-def test_whatever_stands_between_two_lines_they_are_read(
+def test_whatever_is_between_two_lines_they_are_read(
     tmp_path_factory: pytest.TempPathFactory, rubbish: list[bytes]
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
@@ -250,7 +250,7 @@ def test_the_first_rank_is_the_lowest_with_steps_of_each_run(make_run: MakeRun) 
     ]
 
 
-def test_boards_are_told_apart_by_uuid_or_else_by_number(make_run: MakeRun) -> None:
+def test_boards_are_distinguished_by_uuid_or_else_by_number(make_run: MakeRun) -> None:
     run = make_run(gpu=[{"gpu_index": 0, "uuid": "GPU-0"}, {"gpu_index": 1}])
     assert [row["board"] for row in Database([run]).rows("SELECT board FROM boards.gpu ORDER BY gpu_index")] == [
         "GPU-0",

@@ -153,7 +153,7 @@ def test_reports_of_a_training_join_the_tick_after_them(run: RunFolder, follow: 
     assert [s.values["accuracy"] for s in third.samples if s.subject.key == "rank 1"] == [0.5]
 
 
-def test_events_are_told_with_their_details(run: RunFolder, follow: Following) -> None:
+def test_events_are_reported_with_their_details(run: RunFolder, follow: Following) -> None:
     write(run, "gpu", gpu(5, up=0))
     write(run, "events", {"elapsed_seconds": 5, "kind": "gpu_lost", "severity": "error", "message": "gone", "xid": 79})
     (snapshot,) = settled(follow(run))

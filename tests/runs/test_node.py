@@ -110,7 +110,9 @@ def test_the_age_of_a_training_that_stood_still_before_we_came_is_known(
     assert 60.0 <= live.elapsed - state.seen <= 60.0 + time.monotonic() - began + 0.001
 
 
-def test_the_newest_account_and_all_events_are_told(tmp_path: Path, seen: Seen, follow: Follow, going: MakeRun) -> None:
+def test_the_newest_account_and_all_events_are_reported(
+    tmp_path: Path, seen: Seen, follow: Follow, going: MakeRun
+) -> None:
     run = going("r1", events=[{"kind": "gap", "severity": "info", "message": "missed"}])
     for joules in (10.0, 20.0):
         add_line(run, "account_metrics_20261116_120000.jsonl", energy_joules={"gpu": joules}, gpu_seconds=8.0)

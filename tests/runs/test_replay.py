@@ -110,7 +110,7 @@ def test_a_lost_gpu_is_lost_again(make_run: MakeRun) -> None:
     assert gpu.values == {"up": 0}
 
 
-def test_subjects_are_told_apart_as_their_sources_do_it(make_run: MakeRun) -> None:
+def test_subjects_are_distinguished_as_their_sources_do_it(make_run: MakeRun) -> None:
     run = make_run(
         gpu=[{"gpu_index": 3, "uuid": None, "name": "unknown", "elapsed_seconds": 0.0, "up": 0}],
         mig=[{**GPU, "elapsed_seconds": 0.0, "mig_uuid": f"MIG-{i}", "multiprocessors": 14} for i in (1, 2)],
@@ -269,7 +269,7 @@ def test_a_speed_that_is_none_is_an_error(gappy: Database, speed: float) -> None
         Replay(gappy, "vm", speed=speed)
 
 
-def test_a_loss_that_is_no_number_and_a_value_of_the_programs_come_again(make_run: Callable[..., RunFolder]) -> None:
+def test_a_loss_that_is_not_a_number_and_a_value_of_the_programs_come_again(make_run: Callable[..., RunFolder]) -> None:
     run = make_run(
         host=[{}, {"elapsed_seconds": 3.0}],
         training=[{"rank": 0, "step": 1, "accuracy": 0.5, "loss": None, "nonfinite": {"loss": "nan"}}],

@@ -135,7 +135,7 @@ def test_a_sealed_file_that_is_not_whole_does_not_cost_the_lines(run: RunFolder)
 
 
 @pytest.mark.parametrize("kind", sorted(export.WRITERS))
-def test_a_sealed_file_that_is_damaged_within_is_told_without_a_traceback(
+def test_a_sealed_file_that_is_damaged_within_is_reported_without_a_traceback(
     run: RunFolder, kind: str, tmp_path: Path
 ) -> None:
     seal.seal(run.path / "vm", [f"{NAME}.jsonl"])
@@ -232,7 +232,7 @@ def gpu_at(elapsed: float) -> Snapshot:
     return Snapshot(1.8e9 + elapsed, elapsed, (Sample(subject, {"up": 1, "power_draw_watts": elapsed}),))
 
 
-def test_full_segments_are_sealed_while_the_run_goes_on(tmp_path: Path) -> None:
+def test_full_segments_are_sealed_during_the_run(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     sealer = Sealer(tmp_path / "vm")
     writer = Writer(tmp_path / "vm", datetime.now(UTC), segment_bytes=2000, closed=sealer.add)

@@ -55,7 +55,7 @@ def test_labels_that_change_show_in_the_next_line(tmp_path: Path) -> None:
     assert [line["command"] for line in lines(tmp_path, "process_metrics_*")] == ["sh", "python train.py"]
 
 
-def test_a_reading_that_is_no_json_is_counted_as_lost_and_the_next_is_written(
+def test_a_reading_that_is_not_json_is_counted_as_lost_and_the_next_is_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = Writer(tmp_path, START)
@@ -224,7 +224,7 @@ def test_a_full_segment_is_continued_in_a_new_file_and_nothing_is_lost_between(t
     assert sorted(int(str(line["elapsed_seconds"]).split(".")[0]) for line in lines(tmp_path)) == list(range(100))
 
 
-def test_each_full_segment_is_told_once_and_is_no_longer_written(tmp_path: Path) -> None:
+def test_each_full_segment_is_reported_once_and_is_no_longer_written(tmp_path: Path) -> None:
     told: list[tuple[Path, int]] = []
     writer = Writer(tmp_path, START, segment_bytes=2000, closed=lambda path: told.append((path, path.stat().st_size)))
     for number in range(50):

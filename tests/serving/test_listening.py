@@ -24,7 +24,7 @@ def test_the_url_says_where_and_whether_it_is_encrypted() -> None:
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="needs IPv6")
-def test_an_ipv6_address_stands_in_brackets() -> None:
+def test_an_ipv6_address_is_in_brackets() -> None:
     try:
         listening = listen("::1", 0)
     except PulsetrainError:

@@ -185,7 +185,7 @@ def test_an_error_that_may_pass_is_a_gap(tree: Tree, read: Read, events: Events)
     assert (busy["power_draw_watts"], busy["clock_sm_hertz"]) == (690.0, 1_900_000_000)
 
 
-def test_a_gpu_that_vanishes_is_told_once_looked_for_and_found_under_another_card_number(
+def test_a_gpu_that_vanishes_is_reported_once_looked_for_and_found_under_another_card_number(
     tree: Tree, read: Read, events: Events, tmp_path: Path
 ) -> None:
     sys = tree("mi300x-2x")
@@ -288,7 +288,7 @@ def test_what_rocm_shows_to_programs_is_watched(
     assert [sample.subject.key for sample in read(Amd(tree("mi300x-2x"), environ=environ))] == uuids
 
 
-def test_a_choice_made_by_a_variable_is_told_once(tree: Tree, events: Events) -> None:
+def test_a_choice_made_by_a_variable_is_reported_once(tree: Tree, events: Events) -> None:
     source = Amd(tree("mi300x-2x"), environ={"HIP_VISIBLE_DEVICES": "1"})
     (told,) = events(source)
     assert told.kind == "gpus_selected"

@@ -70,7 +70,7 @@ def test_a_limit_that_is_changed_while_we_watch_is_seen(machine: Callable[[str],
     assert "container_cpu_limit_cores" not in sample.values
 
 
-def test_a_bare_machine_is_no_container(recorded: Path) -> None:
+def test_a_bare_machine_is_not_a_container(recorded: Path) -> None:
     with pytest.raises(Unavailable, match="not in a container"):
         Cgroup(recorded / "cgroup-systemd-host", environ={})
 
@@ -205,7 +205,7 @@ def test_what_a_container_uses_is_that_of_its_cgroup(tmp_path: Path) -> None:
     assert use.values["job_cpu_seconds"] == 2.5
 
 
-def test_version_1_tells_the_same_of_a_container(tmp_path: Path) -> None:
+def test_version_1_reports_the_same_of_a_container(tmp_path: Path) -> None:
     mount = "31 23 0:27 / /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
     files = {"blkio.throttle.io_service_bytes": "8:0 Read 10\n8:0 Write 20\n8:0 Total 30\nTotal 30\n"}
     container_tree(tmp_path, f"blkio/docker/{CONTAINER}", mount, f"3:blkio:/docker/{CONTAINER}\n", files)
@@ -214,7 +214,7 @@ def test_version_1_tells_the_same_of_a_container(tmp_path: Path) -> None:
     assert (use.values["job_read_bytes"], use.values["job_written_bytes"]) == (10, 20)
 
 
-def test_a_process_of_somebody_else_with_the_same_pid_tells_nothing(tmp_path: Path) -> None:
+def test_a_process_of_somebody_else_with_the_same_pid_reports_nothing(tmp_path: Path) -> None:
     mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
     container_tree(tmp_path, "user.slice", mount, "0::/user.slice\n", {"memory.current": "5000", "memory.stat": ""})
     use = CgroupUse(42, CONTAINER, tmp_path)

@@ -8,7 +8,7 @@ from pulsetrain.sources import Source
 from pulsetrain.sources.file_systems import FileSystems
 
 
-def test_each_file_system_is_told_once_by_the_first_folder_on_it(
+def test_each_file_system_is_reported_once_by_the_first_folder_on_it(
     tmp_path: Path, read: Callable[[Source], list[Sample]]
 ) -> None:
     (sample,) = read(FileSystems([tmp_path, tmp_path / "not/there/yet"]))

@@ -119,7 +119,7 @@ def test_time_of_virtual_machines_is_not_counted_twice(machine: Path, read: Read
     assert sample.values["cpu_ratio"] == 0.8
 
 
-def test_cores_that_come_or_go_start_anew(machine: Path, read: Read) -> None:
+def test_cores_that_come_or_go_start_over(machine: Path, read: Read) -> None:
     now = 0.0
     one = "cpu0 {0} 0 0 {1} 0 0 0 0 0 0\n"
     (machine / "proc/stat").write_text("cpu 0 0 0 0 0 0 0 0 0 0\n" + one.format(0, 0))

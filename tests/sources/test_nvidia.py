@@ -152,7 +152,7 @@ def one_of_each() -> Scenario:
     return scenario.reasons("*", 0x4)
 
 
-def test_every_board_tells_all_it_has_in_our_units_and_nothing_else(nvidia: Nvidia) -> None:
+def test_every_board_reports_all_it_has_in_our_units_and_nothing_else(nvidia: Nvidia) -> None:
     boards = nvidia(
         one_of_each(),
         """
@@ -210,7 +210,7 @@ def about(watts: float) -> Any:
     return pytest.approx(watts, abs=20)
 
 
-def test_instant_and_average_power_are_told_apart_and_the_instant_one_is_the_power_draw(nvidia: Nvidia) -> None:
+def test_instant_and_average_power_are_distinguished_and_the_instant_one_is_the_power_draw(nvidia: Nvidia) -> None:
     h100, a100 = nvidia(square_wave(Scenario().gpus(1, "H100").gpus(1, "A100")), READ_POWER, at=1500)
     assert h100 == {"power_instant_watts": 400, "power_average_watts": about(250), "power_draw_watts": 400}
     assert a100 == {"power_instant_watts": 400, "power_draw_watts": 400}
@@ -231,7 +231,7 @@ def test_average_power_is_the_power_draw_where_there_is_no_instant_one(nvidia: N
     assert l4 == {"power_average_watts": about(250), "power_draw_watts": about(250)}
 
 
-def test_a_board_that_tells_no_power_at_all_has_none(nvidia: Nvidia) -> None:
+def test_a_board_that_reports_no_power_at_all_has_none(nvidia: Nvidia) -> None:
     scenario = Scenario().gpus(1, "V100").unsupported(0, "nvmlDeviceGetPowerUsage")
     assert nvidia(scenario, READ_POWER) == [{}]
 
@@ -338,7 +338,7 @@ def test_one_call_that_fails_costs_its_own_value_alone(nvidia: Nvidia) -> None:
 XID = Scenario().gpus(2, "H100").xid(1, 79, 1.5).xid(1, 31, 1.6).xid(0, 12345, 1.7)
 
 
-def test_xid_errors_are_told_once_with_their_meaning_and_counted(nvidia: Nvidia) -> None:
+def test_xid_errors_are_reported_once_with_their_meaning_and_counted(nvidia: Nvidia) -> None:
     before, after, later = nvidia(
         XID,
         """
@@ -402,7 +402,7 @@ def test_a_machine_without_gpus_says_so(nvidia: Nvidia) -> None:
     assert "NVIDIA_VISIBLE_DEVICES" in refusal["hint"]
 
 
-def test_a_forked_child_reads_right_values_and_the_parent_goes_on(nvidia: Nvidia) -> None:
+def test_a_forked_child_reads_right_values_and_the_parent_continues(nvidia: Nvidia) -> None:
     parent, child, parent_again = nvidia(
         Scenario().gpus(2, "H100").curve("temperature", 1, constant(48)).process(1, 4_000_001, 700),
         """
@@ -655,14 +655,14 @@ def test_gpus_named_by_the_user_outdo_cuda_visible_devices_and_must_exist(nvidia
 # End to end
 
 
-def test_sample_tells_why_there_are_no_gpus_once_and_still_shows_the_host(pulsetrain: Pulsetrain) -> None:
+def test_sample_reports_why_there_are_no_gpus_once_and_still_shows_the_host(pulsetrain: Pulsetrain) -> None:
     result = pulsetrain(Scenario().init_error(18), "sample")
     assert result.returncode == 0
     assert (result.stdout + result.stderr).count("the driver and its library differ in version") == 1
     assert "CPU" in result.stdout
 
 
-def test_a_run_without_gpus_tells_why_once_and_records_the_host(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
+def test_a_run_without_gpus_reports_why_once_and_records_the_host(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
     result = pulsetrain(Scenario().init_error(9), "run", "--dir", str(tmp_path / "runs"), "--", "true")
     assert result.returncode == 0
     assert result.stderr.count("warning: NVML would not start: the NVIDIA driver is not loaded") == 1

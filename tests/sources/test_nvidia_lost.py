@@ -37,7 +37,7 @@ def lines_of(readings: list[Reading], gpu: int) -> list[dict[str, Any]]:
     return [line for reading in readings for line in reading["lines"] if line["gpu_index"] == gpu]
 
 
-def test_a_lost_gpu_has_lines_without_values_until_it_is_back_and_the_others_go_on(nvidia: Nvidia) -> None:
+def test_a_lost_gpu_has_lines_without_values_until_it_is_back_and_the_others_continue(nvidia: Nvidia) -> None:
     readings, lookups = nvidia(
         Scenario().gpus(3, "H100").lost(1, 0.7, 1.2),
         "answer = [watch(2.6, opened()['nvidia'])[0], calls('nvmlDeviceGetHandleByUUID')]",
@@ -172,7 +172,7 @@ def test_the_xid_by_which_a_gpu_is_lost_remains_in_its_lines(nvidia: Nvidia) -> 
     assert lost
 
 
-def test_an_xid_of_one_gpu_is_told_while_another_is_lost(nvidia: Nvidia) -> None:
+def test_an_xid_of_one_gpu_is_reported_while_another_is_lost(nvidia: Nvidia) -> None:
     readings = nvidia(Scenario().gpus(2, "H100").xid(0, 79, 0.6).lost(0, 0.7).xid(1, 31, 1.2), WATCH % 1.6)
     assert told(readings) == [("xid", 0), ("gpu_lost", 0), ("xid", 1)]
     assert readings[-1]["lines"][1]["xid_errors"] == 1

@@ -46,7 +46,7 @@ def test_the_power_of_boards_without_a_counter_is_added_up_between_ticks(nvidia:
     assert period is None
 
 
-def test_the_sensor_that_sees_most_is_chosen_and_what_it_does_not_see_is_told(nvidia: Nvidia) -> None:
+def test_the_sensor_that_sees_most_is_chosen_and_what_it_does_not_see_is_reported(nvidia: Nvidia) -> None:
     later = dict(zip(BOARDS, nvidia(without_counters(), POLL)[1], strict=True))
     blind = [board for board, line in later.items() if line.get("polled_energy_unseen_joules", 0) > 0]
     assert blind == ["A100"]
@@ -64,7 +64,7 @@ def test_the_sensor_that_sees_most_is_chosen_and_what_it_does_not_see_is_told(nv
     )
 
 
-def test_a_counter_that_stands_still_is_as_good_as_none(nvidia: Nvidia) -> None:
+def test_a_counter_that_is_stuck_is_as_good_as_none(nvidia: Nvidia) -> None:
     scenario = Scenario().gpus(2, "A100").counter(1, "frozen").curve("power", "*", constant(100))
     _, later, _, _ = nvidia(scenario, POLL)
     assert [line["gpu_index"] for line in later] == [1]
@@ -97,7 +97,7 @@ def test_a_counter_that_comes_to_a_stand_later_is_noticed(nvidia: Nvidia) -> Non
     assert len(after) == 1
 
 
-def test_a_lost_board_is_a_gap_and_its_energy_goes_on_when_it_is_back(nvidia: Nvidia) -> None:
+def test_a_lost_board_is_a_gap_and_its_energy_continues_when_it_is_back(nvidia: Nvidia) -> None:
     scenario = Scenario().gpus(1, "P100").curve("power", 0, constant(100)).lost(0, 0.4, 1.0)
     line, seconds = nvidia(
         scenario,

@@ -150,7 +150,7 @@ def test_fields_that_an_old_driver_refuses_are_learned_when_opening(command: Com
     assert "fan_speed_percent" not in busy.values
 
 
-def test_a_lost_gpu_is_told_once_and_the_others_go_on(command: Command, read: Read, events: Events) -> None:
+def test_a_lost_gpu_is_reported_once_and_the_others_continue(command: Command, read: Read, events: Events) -> None:
     command.answer("a100-8x")
     source = NvidiaSmi(command.path, environ={})
     read(source)
@@ -228,7 +228,7 @@ def test_the_last_gpu_may_be_lost_too(command: Command, read: Read) -> None:
     assert [sample.values["up"] for sample in read(source)] == [0]
 
 
-def test_a_gpu_lost_before_the_start_is_told_and_not_watched(command: Command, read: Read, events: Events) -> None:
+def test_a_gpu_lost_before_the_start_is_reported_and_not_watched(command: Command, read: Read, events: Events) -> None:
     command.answer("a100-8x-one-lost")
     source = NvidiaSmi(command.path, environ={})
     (lost,) = events(source)
@@ -282,7 +282,7 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
         NvidiaSmi(hanging, environ={}, timeout=0.3)
 
 
-def test_a_file_that_is_no_program_makes_the_source_unavailable(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_program_makes_the_source_unavailable(tmp_path: Path) -> None:
     (tmp_path / "nvidia-smi").touch(0o755)
     (tmp_path / "nvidia-smi").write_text("not a program")
     with pytest.raises(Unavailable, match="would not start: Exec format error"):

@@ -116,7 +116,7 @@ def test_the_container_of_a_process_is_found(host_proc: Path, child: subprocess.
     assert ProcessDirectory(host_proc).describe(child.pid).container == "docker:3f9c0a1b2c3d"
 
 
-def test_another_process_with_a_known_pid_is_described_anew(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+def test_another_process_with_a_known_pid_is_described_again(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
     directory = ProcessDirectory(tmp_path)
     (tmp_path / str(child.pid)).mkdir()
     (tmp_path / str(child.pid) / "cgroup").write_text(f"0::/docker/{ID}\n")
@@ -127,7 +127,7 @@ def test_another_process_with_a_known_pid_is_described_anew(tmp_path: Path, chil
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no exec")
-def test_a_process_that_became_another_program_is_described_anew_after_a_while() -> None:
+def test_a_process_that_became_another_program_is_described_again_after_a_while() -> None:
     now = 0.0
     directory = ProcessDirectory(clock=lambda: now)
     command = ["sh", "-c", "echo; read _; exec sleep 3600"]

@@ -102,7 +102,7 @@ def test_no_energy_is_lost_over_many_wraps(tree: Tree, read: Read) -> None:
     assert last == pytest.approx(500 * 1234.0)
 
 
-def test_a_reset_adds_nothing_is_told_and_counting_goes_on_from_there(xeon: Machine, events: Events) -> None:
+def test_a_reset_adds_nothing_is_reported_and_counting_continues_from_there(xeon: Machine, events: Events) -> None:
     xeon.now += 1
     xeon.use("intel-rapl:0", 100 * JOULE)
     xeon.values()
@@ -129,7 +129,9 @@ def test_two_reads_at_the_same_instant_are_no_reset(xeon: Machine, events: Event
     assert xeon.values()["cpu_energy_joules"] == 1.0
 
 
-def test_a_gap_in_which_a_counter_may_have_wrapped_twice_is_told_and_not_counted(xeon: Machine, events: Events) -> None:
+def test_a_gap_in_which_a_counter_may_have_wrapped_twice_is_reported_and_not_counted(
+    xeon: Machine, events: Events
+) -> None:
     xeon.now += 100  # longer than 65.7 kJ of memory at 1000 W, shorter than 262 kJ of a package
     xeon.use("intel-rapl:0", 5000 * JOULE)
     xeon.use("intel-rapl:0:0", 5000 * JOULE)

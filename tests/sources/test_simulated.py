@@ -289,7 +289,7 @@ def test_a_board_short_of_air_is_slowed_by_heat() -> None:
     assert all(number(sample, "clock_sm_hertz") < 2745e6 for sample in slowed)
 
 
-def test_the_fan_stands_still_when_cool_and_follows_the_heat() -> None:
+def test_the_fan_rests_when_cool_and_follows_the_heat() -> None:
     readings = [samples[0] for samples in record("RTX4090", 200)]
     assert number(readings[0], "fan_speed_percent") == 0
     warm = [sample for sample in readings if number(sample, "fan_speed_percent") > 0]

@@ -297,7 +297,7 @@ def test_calls_before_init_and_after_finish_say_so_once_and_never_raise(home: Pa
     assert not list(only_run(home).glob("*/training_metrics_*"))
 
 
-def test_a_home_that_cannot_be_written_warns_and_the_program_goes_on(home: Path) -> None:
+def test_a_home_that_cannot_be_written_warns_and_the_program_continues(home: Path) -> None:
     home.write_text("a file")
     script = """
     import pulsetrain

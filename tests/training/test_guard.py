@@ -8,7 +8,7 @@ from pulsetrain.training import process
 from pulsetrain.training.guard import guarded
 
 
-def test_a_hook_that_fails_is_told_once_and_is_off(tmp_path: Path) -> None:
+def test_a_hook_that_fails_is_reported_once_and_is_off(tmp_path: Path) -> None:
     calls = []
 
     @guarded

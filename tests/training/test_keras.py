@@ -73,7 +73,7 @@ def test_the_length_of_steps_is_that_of_their_computation_and_not_of_their_start
     assert sum(part.values("step_seconds")) > 0.5 * part.told  # of the epoch; begun, they would be a hundredth
 
 
-def test_a_generator_tells_no_batch_size_and_is_recorded_without(trained: Trained) -> None:
+def test_a_generator_reports_no_batch_size_and_is_recorded_without(trained: Trained) -> None:
     part = trained.part("generator")
     assert part.values("step") == list(range(1, 13))
     assert part.values("epoch")[0] == pytest.approx(1 + 1 / 6)

@@ -32,7 +32,7 @@ def test_validations_and_checkpoints_are_phases_and_metrics_stand_beside_the_ste
     assert part.reported("train_loss") == pytest.approx([part.told["losses"][9], part.told["losses"][19]])
 
 
-def test_step_numbers_go_on_after_a_checkpoint_in_which_nothing_of_ours_is(trained: Trained) -> None:
+def test_step_numbers_continue_after_a_checkpoint_in_which_nothing_of_ours_is(trained: Trained) -> None:
     part = trained.part("resumed")
     assert part.values("step") == [9, 10, 11, 12]
     assert part.told == {"global_step": 12, "callbacks": []}

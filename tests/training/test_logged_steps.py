@@ -42,7 +42,7 @@ def test_every_new_number_is_a_step_from_the_first_on() -> None:
     ]
 
 
-def test_numbers_that_begin_anew_with_each_epoch_are_steps() -> None:
+def test_numbers_that_restart_with_each_epoch_are_steps() -> None:
     assert timed({"step": 0}, {"step": 1}, {"step": 0}, {"step": 1}) == [True] * 4
 
 

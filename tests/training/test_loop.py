@@ -435,7 +435,7 @@ def test_a_phase_that_the_program_names_is_not_recorded_twice(training: Scripted
     assert [name for _, name, _ in phases(training)] == ["test", "test"]
 
 
-def test_a_look_at_one_batch_of_other_data_is_no_training(training: ScriptedLoop) -> None:
+def test_a_look_at_one_batch_of_other_data_is_not_training(training: ScriptedLoop) -> None:
     training.batch(samples=99, source="looked at")
     training.handle(training.batches.optimizer_made)
     for number in range(4):
@@ -637,7 +637,7 @@ def test_steps_are_reported_without_anything_else_being_seen(training: ScriptedL
     assert "backward_seconds" not in training.lines[0]
 
 
-def test_a_phase_has_a_line_of_its_own_and_is_no_waiting(training: ScriptedLoop) -> None:
+def test_a_phase_has_a_line_of_its_own_and_is_not_waiting(training: ScriptedLoop) -> None:
     for _ in range(2):
         training.batch(wait=1)
         training.backward(seconds=3, forward=2)
@@ -752,7 +752,7 @@ def test_what_is_on_its_way_is_computed_when_it_has_arrived(training: ScriptedLo
     assert (norm.ready(), norm.value()) == (True, 5.0)
 
 
-def test_a_span_is_no_part_of_what_it_lies_in(training: ScriptedLoop) -> None:
+def test_a_span_is_not_part_of_what_it_lies_in(training: ScriptedLoop) -> None:
     def step() -> None:
         training.handle(training.batches.requested)
         training.passes(1)

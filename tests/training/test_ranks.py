@@ -55,7 +55,7 @@ def test_each_rank_has_its_own_losses_and_the_summary_is_that_of_the_first(train
     assert summary.training.loss_last == pytest.approx(trained.told[0][-1])
 
 
-def test_processes_that_train_without_a_group_are_told_apart(train: Train) -> None:
+def test_processes_that_train_without_a_group_are_distinguished(train: Train) -> None:
     trained = train("ranks.py", "hogwild")
     with database_of(trained) as database:
         found = recorded_losses(database)

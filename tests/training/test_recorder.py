@@ -78,7 +78,7 @@ def test_every_number_under_every_name_becomes_valid_json_and_comes_back(fields:
             assert line[name] == pytest.approx(value, rel=1e-11)
 
 
-def test_nan_and_infinity_are_null_and_told_beside(recorder: Recorder, tmp_path: Path) -> None:
+def test_nan_and_infinity_are_null_and_named_beside(recorder: Recorder, tmp_path: Path) -> None:
     recorder.add({"step": 1, "loss": math.nan, "gradient_norm": -math.inf})
     recorder.close()
     (line,) = lines(tmp_path)
@@ -104,7 +104,7 @@ def test_scalars_of_all_kinds_are_numbers(recorder: Recorder, tmp_path: Path, va
 
 
 @pytest.mark.parametrize("value", ["high", [1, 2], {"a": 1}, object(), numpy.zeros(3), 1j])
-def test_what_is_no_number_warns_once_and_the_rest_is_recorded(
+def test_a_value_that_is_not_a_number_warns_once_and_the_rest_is_recorded(
     recorder: Recorder, tmp_path: Path, value: object
 ) -> None:
     with pytest.warns(UserWarning, match="'x' is not a number"):

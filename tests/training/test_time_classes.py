@@ -34,7 +34,7 @@ def test_each_sleep_is_in_its_own_class(train: Train) -> None:
     assert [line["phase"] for line in trained.lines if line.get("phase")] == ["checkpoint", "loading", "checkpoint"]
 
 
-def test_compiling_is_no_part_of_the_forward_pass(train: Train) -> None:
+def test_compiling_is_not_part_of_the_forward_pass(train: Train) -> None:
     trained = train("compiles.py")
     ledger = ledger_of(trained)
     assert ledger.classes["compile"].seconds >= trained.told["compile"] > 0

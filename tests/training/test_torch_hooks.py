@@ -124,7 +124,7 @@ def test_waiting_for_data_is_seen(steps: Trained) -> None:
     assert min(slow.values("data_wait_seconds")) >= slow.told["slept"]
 
 
-def test_a_validation_is_no_waiting_of_the_training(steps: Trained) -> None:
+def test_a_validation_is_not_waiting_for_data(steps: Trained) -> None:
     validated = steps.part("validation")
     assert validated.values("samples") == [4] * 4
     assert validated.values("other_seconds")[2] >= validated.told["slept"]
@@ -248,7 +248,7 @@ def test_a_compiled_model_is_not_disturbed_by_counting(train: Train) -> None:
     assert "FLOPs are not counted: the model is compiled." in trained.reported("message")
 
 
-def test_an_error_of_ours_is_told_in_the_run_and_the_training_goes_on(train: Train) -> None:
+def test_an_error_of_ours_is_reported_in_the_run_and_the_training_continues(train: Train) -> None:
     trained = train("torch_error.py", errors=True)
     assert trained.told == {"trained": True}
     assert len(trained.steps) == 4

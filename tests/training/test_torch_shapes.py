@@ -32,7 +32,7 @@ def test_a_loop_is_seen_as_it_counts_itself(shapes: Trained, name: str) -> None:
         assert phases == told["phases"]
 
 
-def test_an_evaluation_is_no_forward_pass(shapes: Trained) -> None:
+def test_an_evaluation_is_not_a_forward_pass(shapes: Trained) -> None:
     part = shapes.part("nanoGPT")
     slept = part.told["slept"]
     assert min(part.reported("phase_seconds")) >= slept

@@ -82,7 +82,7 @@ def test_sparse_gradients_are_figures_too_and_frozen_layers_have_none(trained: T
     assert line["weight_norm/2"] > 0
 
 
-def test_what_is_no_model_is_told_by_a_warning_and_not_by_an_exception(trained: Trained) -> None:
+def test_what_is_not_a_model_causes_a_warning_and_not_an_exception(trained: Trained) -> None:
     assert trained.part("odd").told == [
         "pulsetrain.torch.watch: 'not a model' is not a PyTorch model; it is not watched."
     ]

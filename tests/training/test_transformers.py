@@ -52,7 +52,7 @@ def test_an_evaluation_and_a_prediction_outside_of_the_training_are_phases_with_
         assert part.reported(name) == pytest.approx([value])
 
 
-def test_step_numbers_go_on_after_a_checkpoint(trained: Trained) -> None:
+def test_step_numbers_continue_after_a_checkpoint(trained: Trained) -> None:
     part = trained.part("resumed")
     assert part.values("step") == [7, 8]
     assert part.values("loss") == pytest.approx(part.told["losses"][6:], rel=1e-4)

@@ -114,7 +114,7 @@ def test_a_segment_that_comes_after_its_gap_was_named_fills_it(tmp_path: Path) -
     assert gap_events(tmp_path) == []
 
 
-def test_two_segments_with_one_number_wait_for_the_one_that_tells_which_is_right(tmp_path: Path) -> None:
+def test_two_segments_with_one_number_wait_for_the_one_that_shows_which_is_right(tmp_path: Path) -> None:
     made = segments([line(0), line(1), line(2)])
     other = segments([line(0), line(7)])[1]
     deliver(tmp_path, [made[0], made[1], other])
@@ -126,7 +126,7 @@ def test_two_segments_with_one_number_wait_for_the_one_that_tells_which_is_right
     assert lines_here(tmp_path) == line(0) + line(1) + line(2)
 
 
-def test_a_fetch_that_was_killed_in_the_middle_goes_on_without_a_trace(tmp_path: Path) -> None:
+def test_a_fetch_that_was_killed_in_the_middle_continues_without_a_trace(tmp_path: Path) -> None:
     made = segments([line(0), line(1), line(2)])
     deliver(tmp_path, made[:2])
     fetcher(tmp_path).look()

@@ -201,7 +201,7 @@ def test_a_run_that_was_recorded_by_the_collectors_own_machine_cannot_be_overwri
     assert (collector.home / RUN / "run.json").read_text() == "{}"
 
 
-def test_a_run_grows_to_its_quota_and_others_go_on(collect: Callable[..., Running]) -> None:
+def test_a_run_grows_to_its_quota_and_others_continue(collect: Callable[..., Running]) -> None:
     collector = collect(quota_bytes=1_000)
     big, *_ = segments([line(0) * 20])
     (small,) = segments([line(1)], run="another")
@@ -225,7 +225,7 @@ def test_a_full_disk_takes_nothing_half_and_all_of_it_later(tmp_path: Path, coll
         assert collector.lines() == b"".join(sent)
 
 
-def test_a_sender_that_stops_in_the_middle_is_told_so(
+def test_a_sender_that_stops_in_the_middle_gets_an_answer_that_says_so(
     collect: Callable[..., Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "BODY_SECONDS", 0.2)

@@ -74,7 +74,7 @@ def test_what_fails_for_a_moment_is_tried_again_by_the_client_itself(drive: Driv
     assert store.list(f"{RUN}/{WRITER}") == [segments([line(0)])[0][0]]
 
 
-def test_a_large_segment_is_uploaded_in_pieces_and_goes_on_after_an_error(drive: Drive, store: DriveStore) -> None:
+def test_a_large_segment_is_uploaded_in_pieces_and_continues_after_an_error(drive: Drive, store: DriveStore) -> None:
     noise = random.Random(1).randbytes(600_000).hex().encode() + b"\n"
     ((name, data),) = segments([noise])
     assert len(data) > 2 * drive_module.RESUMABLE_BYTES
@@ -95,7 +95,7 @@ def test_a_large_segment_is_uploaded_in_pieces_and_goes_on_after_an_error(drive:
         (500, "backendError", StoreError, "answers 500"),
     ],
 )
-def test_what_goes_on_failing_is_told(
+def test_what_keeps_failing_is_reported(
     drive: Drive, store: DriveStore, status: int, reason: str, kind: type[StoreError], says: str
 ) -> None:
     drive.fail(f"GET {FILES}", *[status] * (drive_module.RETRIES + 1), reason=reason)
@@ -155,7 +155,7 @@ def test_signing_in_with_the_browser_leaves_a_token_for_its_owner_alone(tmp_path
     assert google.scopes == ["https://www.googleapis.com/auth/drive.readonly"]  # type: ignore[attr-defined]
 
 
-def test_a_sign_in_that_was_withdrawn_is_told_with_what_to_do(
+def test_a_sign_in_that_was_withdrawn_is_reported_with_what_to_do(
     tmp_path: Path, clients: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Google's answer to a refresh then is 400, invalid_grant."""

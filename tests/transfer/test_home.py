@@ -126,7 +126,7 @@ def test_a_notebook_of_colab_leaves_its_run_in_the_mounted_drive(tmp_path: Path)
     assert run.files("training")
 
 
-def test_a_drive_that_is_not_mounted_is_told_with_the_line_that_mounts_it(
+def test_a_drive_that_is_not_mounted_is_reported_with_the_line_that_mounts_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLAB_GPU", "1")

@@ -81,7 +81,7 @@ def test_a_run_arrives_as_it_is_while_it_grows(tmp_path: Path, recorded_run: Run
 
 
 @pytest.mark.parametrize("moment", ["cut", "noted down", "sent", "sent and removed"])
-def test_a_sender_killed_at_any_moment_goes_on_with_the_same_segments(
+def test_a_sender_killed_at_any_moment_continues_with_the_same_segments(
     tmp_path: Path, recorded_run: RunFolder, moment: str
 ) -> None:
     store = FolderStore(tmp_path / "store")
@@ -151,7 +151,7 @@ def test_lines_that_are_sealed_while_they_are_sent_arrive_as_lines(tmp_path: Pat
     assert not any(path.endswith(".parquet") for path in found)
 
 
-def test_what_was_taken_back_after_it_was_sent_is_sent_anew(tmp_path: Path, recorded_run: RunFolder) -> None:
+def test_what_was_taken_back_after_it_was_sent_is_sent_again(tmp_path: Path, recorded_run: RunFolder) -> None:
     store = FolderStore(tmp_path / "store")
     shipment = Shipment(recorded_run, store, "there")
     shipment.cut()

@@ -55,7 +55,7 @@ def test_each_gpu_is_a_line_with_its_name_in_the_order_of_its_index(make_run: Ma
     assert [(line.label, line.values[0]) for line in chart.lines] == [("GPU 0", 50), ("GPU 2", 52), ("GPU 10", 60)]
 
 
-def test_gpus_of_several_hosts_are_told_apart(make_run: MakeRun) -> None:
+def test_gpus_of_several_hosts_are_distinguished(make_run: MakeRun) -> None:
     lines = [gpu_line(power_draw_watts=100)] * 2
     make_run(host_name="node1", gpu=lines)
     run = make_run(host_name="node2", gpu=lines)
@@ -70,7 +70,7 @@ def test_a_line_does_not_cross_a_gap_nor_the_time_a_gpu_was_lost(make_run: MakeR
     assert [None if np.isnan(v) else v for v in line.values] == [100, 100, None, 100, None, 100, 100, 100, 100]
 
 
-def test_what_no_gpu_tells_has_no_chart(make_run: MakeRun) -> None:
+def test_what_no_gpu_reports_has_no_chart(make_run: MakeRun) -> None:
     found = gpu_charts(Database([make_run(gpu=[gpu_line(utilization_percent=5), gpu_line(utilization_percent=9)])]))
     assert [chart.title for chart in found] == ["Utilization"]
     assert gpu_charts(Database([make_run(id="none")])) == []

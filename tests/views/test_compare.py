@@ -60,7 +60,7 @@ def test_a_longer_step_is_taken_apart_into_what_it_waits_for(side: Callable[...,
     assert "num_workers=7" in causes(found)[0].text
 
 
-def test_a_shorter_step_is_told_as_such_and_the_slower_run_explained(side: Callable[..., Side]) -> None:
+def test_a_shorter_step_is_reported_as_such_and_the_slower_run_explained(side: Callable[..., Side]) -> None:
     found = compared(side("slow", wait=2.0), side("base"))
     assert found.verdicts == ["A step takes 9.1 % less time in base than in slow (95 % interval 9.1 to 9.1 %)."]
     assert "a step of base takes 1.00 ms less (11.0 ms -> 10.0 ms)" in found.explanations[0].sentences[0]
@@ -136,7 +136,7 @@ def test_runs_that_do_not_differ_are_not_explained(side: Callable[..., Side]) ->
     assert found.explanations[0].sentences == [] and causes(found) == []
 
 
-def test_long_steps_now_and_then_are_told_from_typical_ones(side: Callable[..., Side]) -> None:
+def test_long_steps_now_and_then_are_distinguished_from_typical_ones(side: Callable[..., Side]) -> None:
     base = side("base", noise=0.02)
     assert base.steps is not None
     seconds = 0.9 * base.steps.seconds
@@ -198,7 +198,7 @@ def test_doubtful_runs_are_named(make_run: MakeRun, side: Callable[..., Side]) -
     assert "5 readings of broken could not be written." in found.notes
 
 
-def test_a_run_can_be_compared_with_itself_and_is_told_apart_by_numbers(make_run: MakeRun, tmp_path: Path) -> None:
+def test_a_run_can_be_compared_with_itself_and_is_distinguished_by_numbers(make_run: MakeRun, tmp_path: Path) -> None:
     folder = write_training(make_run, "one")
     (tmp_path / "link").symlink_to(folder.path)
     found = compared(*load_sides([folder, RunFolder(tmp_path / "link")]))
@@ -216,7 +216,7 @@ def accounted(side: Side, accounting: Any, currency: str) -> Side:
     return replace(side, report=msgspec.structs.replace(side.report, energy=energy, carbon=carbon, cost=cost))
 
 
-def test_carbon_and_cost_are_told_by_sample_and_never_mixed_across_kinds(side: Callable[..., Side]) -> None:
+def test_carbon_and_cost_are_reported_by_sample_and_never_mixed_across_kinds(side: Callable[..., Side]) -> None:
     one, two = side("base"), side("other", gpus=(6.0,))
     found = compared(accounted(one, "lifecycle", "EUR"), accounted(two, "operational", "USD"))
     assert figure(found, "grams_per_1000_samples_lifecycle").values == [pytest.approx(0.1), None]

@@ -43,7 +43,7 @@ def test_any_run_name_can_be_drawn(name: str) -> None:
 @pytest.mark.parametrize(
     ("span", "unit"), [(5, "s"), (179, "s"), (180, "min"), (3 * 3600, "h"), (3 * 86400, "d"), (30 * 86400, "d")]
 )
-def test_time_is_told_in_the_unit_that_fits(span: float, unit: str) -> None:
+def test_time_is_shown_in_the_unit_that_fits(span: float, unit: str) -> None:
     assert f"time ({unit})" in plots.svg(chart(1), span)
 
 
@@ -75,7 +75,7 @@ def test_every_line_has_a_color_of_its_own(count: int, dark: bool) -> None:
     assert len(set(plots.palette(count, dark))) == count
 
 
-def test_a_home_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_not_a_problem(tmp_path: Path) -> None:
     program = (
         "import numpy as np; from pulsetrain.views import plots; from pulsetrain.views.charts import Chart, Line\n"
         "plots.png([Chart('Power', 'W', 'GPUs', [Line('a', np.arange(3.0), np.arange(3.0))])], 'name', 3)"

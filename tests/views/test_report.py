@@ -22,7 +22,7 @@ def plain(report: Report) -> str:
     return "\n".join(report_lines(report, PLAIN)) + "\n"
 
 
-def test_a_report_tells_all_that_is_known(full_report: Report, golden: Golden) -> None:
+def test_a_report_has_all_that_is_known(full_report: Report, golden: Golden) -> None:
     assert plain(full_report) == golden("report.txt")
 
 
@@ -87,7 +87,7 @@ def test_what_is_amiss_has_a_color_and_no_color_is_respected(
 
 
 @pytest.mark.parametrize(("ratio", "said"), [(0.019, ""), (0.021, "2.1 % above"), (-0.05, "5.0 % below"), (None, "")])
-def test_counter_and_power_that_disagree_by_more_than_two_percent_are_told(
+def test_counter_and_power_that_disagree_by_more_than_two_percent_are_reported(
     full_report: Report, ratio: float | None, said: str
 ) -> None:
     for device in full_report.energy.devices:

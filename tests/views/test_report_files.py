@@ -104,7 +104,7 @@ def test_a_run_that_never_was_busy_has_no_averages(make_run: MakeRun, tmp_path: 
     )
 
 
-def test_a_folder_that_cannot_be_written_is_told_as_such(run: RunFolder, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_as_such(run: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PulsetrainError, match=r"report.html cannot be written: Not a directory") as raised:
         database = Database([run])

@@ -128,7 +128,7 @@ def test_a_column_has_the_unit_of_its_largest_value() -> None:
     assert text.short_duration(0) == "0 s"
 
 
-def test_a_part_is_told_in_the_unit_of_its_whole() -> None:
+def test_a_part_is_shown_in_the_unit_of_its_whole() -> None:
     assert text.energy(360, whole=7200) == "0.100 Wh"
     assert text.energy(0, whole=7200) == "0 Wh"
     assert text.energy(360, whole=0) == "360 J"
@@ -168,7 +168,7 @@ def test_a_short_run_is_not_free(amount: float | None, currency: str, shown: str
         (100, 250, " ± over 100 %"),
     ],
 )
-def test_a_bound_stands_behind_a_figure_where_one_is_known(value: float, error: float | None, shown: str) -> None:
+def test_a_bound_follows_a_figure_where_one_is_known(value: float, error: float | None, shown: str) -> None:
     assert text.bound(value, error) == shown
 
 
@@ -243,3 +243,8 @@ def test_a_text_is_cut_by_the_columns_it_takes(text_: str, width: int, shown: st
 )
 def test_a_stretch_of_time_is_short_on_an_axis(seconds: float, shown: str) -> None:
     assert text.round_duration(seconds) == shown
+
+
+def test_durations_of_a_column_have_one_form() -> None:
+    assert text.durations([0.34, None, 27.9]) == ["0.3 s", "", "27.9 s"]
+    assert text.durations([27.9, 65.2, None, 93_784.0]) == ["0:00:28", "0:01:05", "", "26:03:04"]

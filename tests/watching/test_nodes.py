@@ -90,7 +90,7 @@ def test_two_hosts_of_a_job_make_one_run_with_both_in_its_report(trained: Cluste
         assert "Nodes" in text and "Ranks" in text and "node1" in text
 
 
-def test_a_wrong_clock_is_told_from_the_steps_and_its_error_holds(document: dict[str, Any]) -> None:
+def test_a_wrong_clock_is_found_from_the_steps_and_its_error_holds(document: dict[str, Any]) -> None:
     clock = document["nodes"]["nodes"][1]["clock"]
     assert clock["basis"] == "steps"
     assert abs(clock["ahead_seconds"] - AHEAD) <= clock["error_seconds"] < AHEAD / 2
@@ -119,7 +119,7 @@ def test_two_hosts_on_one_machine_count_its_energy_once(document: dict[str, Any]
     assert document["energy"]["total"]["joules"] == pytest.approx(sum(charged))
 
 
-def test_a_killed_host_is_marked_and_a_requeued_job_goes_on_with_its_run(make_cluster: MakeCluster) -> None:
+def test_a_killed_host_is_marked_and_a_requeued_job_continues_its_run(make_cluster: MakeCluster) -> None:
     cluster = make_cluster()
     command = (sys.executable, str(SCRIPTS / "steps.py"))
     job = {"SLURM_JOB_ID": "99", "SLURM_JOB_NUM_NODES": "3"}

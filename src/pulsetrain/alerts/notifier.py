@@ -39,7 +39,7 @@ MOST_IN_MESSAGE = 10
 """Alerts that a message names one by one."""
 
 Send = Callable[[Delivery, float], list[Outcome]]
-"""Delivers within so many seconds; what became of it, for each URL."""
+"""Delivers within this many seconds; returns the outcome for each URL."""
 
 
 @dataclass
@@ -120,9 +120,9 @@ class AlertGroup:
         self._news: dict[str, tuple[Event, float]] = {}
         """By the alert's key: the latest, and when the first came. One that ends before it is sent is said once."""
         self._severity: dict[str, Severity] = {}
-        """Of the alerts that people have been told of, or will be."""
+        """Of the alerts that have been sent, or will be."""
         self._firing: dict[str, tuple[Event, float]] = {}
-        """Those that fire, and when people were last told."""
+        """Those that fire, and when they were last sent."""
         self._sent: dict[Severity, float] = {}
         """When the last message was sent that has something of a severity."""
 
@@ -217,7 +217,7 @@ class Notifier:
     # What the thread does
 
     def _round(self) -> None:
-        if self._check:  # malformed URLs are told at the start, and not at two in the morning
+        if self._check:  # malformed URLs are reported at the start, not at two in the morning
             self._check = False
             for number, outcome in enumerate(self._outbox.send(Delivery(None, [*self._outbox.urls]), DELIVERY_SECONDS)):
                 if outcome.hopeless:

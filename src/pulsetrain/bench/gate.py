@@ -86,7 +86,7 @@ def gate(
 
 
 def exit_code(gated: Sequence[GatedBenchmark]) -> int:
-    """1 when one is worse, else 3 when one cannot be told, else 0."""
+    """1 when one is worse, else 3 when one is uncertain, else 0."""
     codes = {one.exit_code for one in gated}
     return next((code for code in (1, 3) if code in codes), 0)
 

@@ -16,7 +16,7 @@ def results_xml(results: Results) -> bytes:
 
 
 def gate_xml(gated: Sequence[GatedBenchmark]) -> bytes:
-    """A test case for each figure. What is worse is a failure, and what cannot be told is skipped."""
+    """A test case for each figure. A worse figure is a failure, an uncertain one is skipped."""
     return _document("pulsetrain bench gate", [case for one in gated for case in _gated(one)])
 
 

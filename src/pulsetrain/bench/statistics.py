@@ -16,9 +16,9 @@ import msgspec
 from pulsetrain.insight.compare.significance import Difference
 
 UNCERTAINTY = 0.05
-"""Intervals hold the truth in all but so many cases."""
+"""The share of cases in which an interval may miss the truth."""
 OUTLIER_DEVIATIONS = 14.8
-"""Further from the median than so many median absolute deviations, a run stands out; hyperfine draws the same line."""
+"""A run this many median absolute deviations from the median is an outlier; hyperfine draws the same line."""
 LEAST_DEVIATION = 0.001
 """Of the median: values that are all but equal have no outliers."""
 NORMAL_DEVIATION = 1.4826

@@ -155,7 +155,7 @@ METRICS: tuple[Metric, ...] = (
     _gpu("pcie_sent_bytes_per_second", "bytes/s", "PCIe traffic from the GPU, over a 20 ms window."),
     _gpu("nvlink_received_bytes", "bytes", "NVLink data received, all links.", "counter"),
     _gpu("nvlink_sent_bytes", "bytes", "NVLink data sent, all links.", "counter"),
-    # MIG instances. Memory belongs to the GPU instance and stands with its first compute instance alone.
+    # MIG instances. Memory belongs to the GPU instance and is given with its first compute instance alone.
     _mig("memory_used_mb", "MiB", "Memory in use by the GPU instance."),
     _mig("memory_free_mb", "MiB", "Memory free in the GPU instance."),
     _mig("memory_total_mb", "MiB", "Memory of the GPU instance."),

@@ -97,7 +97,7 @@ def _write(folder: "RunFolder", database: "Database", kind: str, tables: Sequenc
                 click.echo(f"{path}  {rows:,} ...\r", err=True, nl=False)
             with whole_file(path) as temporary:
                 written = WRITERS[kind](database, table, temporary)
-            click.echo(f"{path}  {written:,} lines")
+            click.echo(f"{path}  {written:,} {'line' if written == 1 else 'lines'}")
 
 
 def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[str]) -> None:

@@ -104,7 +104,7 @@ def _report(recording: "RunRecording", render: "Callable[[Report], list[str]]") 
 
 
 def warn_of_broken(unavailable: Mapping[str, Unavailable]) -> None:
-    """Say what the machine has and we cannot use. What it simply does not have is no news."""
+    """Report what the machine has and we cannot use, not what it simply lacks."""
     for error in unavailable.values():
         if error.broken:
             log.warning("%s", error)

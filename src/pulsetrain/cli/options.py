@@ -119,7 +119,7 @@ class Accounting:
         return self.said.over(self.settings)
 
     def of_recorded(self, recorded: CountingOptions) -> CountingOptions:
-        """What a run was recorded with stands before a settings file that may have changed since."""
+        """What a run was recorded with takes precedence over a settings file that may have changed since."""
         return self.said.over(recorded).over(self.settings)
 
 

@@ -268,7 +268,7 @@ def _list(
     as_json: bool,
 ) -> None:
     from pulsetrain.insight import listing
-    from pulsetrain.views.text import Style, bytes_text, cut, duration, in_one_unit, short_duration, table
+    from pulsetrain.views.text import Style, bytes_text, cut, durations, in_one_unit, short_duration, table
 
     meets = _conditions(project, where)
     found = [run for run in listing.list_runs(readable) if meets(run)]
@@ -290,6 +290,7 @@ def _list(
     style = Style(sys.stdout)
     colors = {"failed": ("red",), "died": ("red",), "running": ("green",), "interrupted": ("yellow",)}
     step_times = in_one_unit([one.digest.step_seconds for one in found], short_duration)
+    lasted = durations([one.run.seconds for one in found])
     sizes = in_one_unit([one.digest.size_bytes for one in found], bytes_text)
     rows = [
         (
@@ -297,7 +298,7 @@ def _list(
             one.run.name,
             *([cut(one.run.project, 24)] if projects else []),
             f"{one.run.start.astimezone():%Y-%m-%d %H:%M}",
-            "" if one.run.seconds is None else duration(one.run.seconds),
+            took,
             style(one.run.status, *colors.get(one.run.status, ())),
             _shown(one.digest.loss),
             step_time,
@@ -307,7 +308,7 @@ def _list(
             cut(" ".join(f"{key}={value}" for key, value in one.run.tags.items()), 40),
             cut(one.run.note, 40),
         )
-        for one, step_time, size in zip(found, step_times, sizes, strict=True)
+        for one, took, step_time, size in zip(found, lasted, step_times, sizes, strict=True)
     ]
     started = f"started ({datetime.now().astimezone():%Z})"
     first = ("run (UTC)", "name", *(["project"] if projects else []))

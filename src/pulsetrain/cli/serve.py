@@ -129,7 +129,7 @@ def serve(
 
 @contextmanager
 def serve_beside(session: "Session") -> Iterator[None]:
-    """The page beside a run that is being recorded, on this machine alone; a port that is taken is no obstacle."""
+    """The page beside a run that is being recorded, on this machine alone; when the port is taken, another is used."""
     from pulsetrain.cli.messages import to_terminal
     from pulsetrain.errors import PulsetrainError
     from pulsetrain.runs.folder import Home

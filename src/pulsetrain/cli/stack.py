@@ -227,7 +227,7 @@ def _up_native(made: "Stack", settings: "StackSettings", force: bool) -> "list[S
 
 
 def _readers(written: "WriteResult") -> set[str]:
-    """The servers that must be started anew to read their files: each has a folder of its name.
+    """The servers that must be restarted to read their files: each has a folder of its name.
 
     A file that the user edited may be new to them too.
     """

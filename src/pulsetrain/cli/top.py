@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulsetrain.views.terminal.state import Scene
 
 MOST_RUNS = 200
-"""So many of the newest runs are looked at for one that goes on."""
+"""How many of the newest runs are searched for one in progress."""
 
 
 @click.command(short_help="Live dashboard of a machine or a run.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 # Matrices this small gain nothing from more threads, and BLAS threads that spin would take the other cores from
-# whatever else runs on the machine. BLAS reads this when it is loaded, so it stands before numpy.
+# whatever else runs on the machine. BLAS reads this when it is loaded, so it comes before numpy.
 for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

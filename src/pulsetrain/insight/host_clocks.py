@@ -32,7 +32,7 @@ ClockBasis = Literal["reference", "steps", "folder", "synchronized", "unknown"]
 
 
 class HostClockFigures(msgspec.Struct, kw_only=True):
-    """The clock of one host of a run, against that of the host whose time the run is told in."""
+    """The clock of one host of a run, against that of the run's reference host."""
 
     host: str
     basis: ClockBasis
@@ -95,7 +95,7 @@ def _clock(database: Database, name: str) -> HostClock:
 
 
 def main_host(database: Database, clocks: Mapping[str, HostClock]) -> str:
-    """The host whose elapsed time the run's figures are told in: that of the first rank, else the first."""
+    """The reference host, whose elapsed time the run's figures use: that of the first rank, else the first."""
     rows = database.rows("SELECT host FROM first_rank.training WHERE step_seconds IS NOT NULL ORDER BY host LIMIT 1")
     return rows[0]["host"] if rows else next(iter(clocks), "")
 

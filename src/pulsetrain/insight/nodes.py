@@ -14,7 +14,7 @@ from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Host, Run, RunFolder
 
 SILENT_SECONDS, SILENT_TICKS = 30.0, 10.0
-"""A host that nobody can ask is missing when its lines end so long, and so many ticks, before those of others."""
+"""A host that nobody can ask is missing when its lines end this many seconds, and ticks, before those of others."""
 
 
 class Spread(msgspec.Struct, kw_only=True):

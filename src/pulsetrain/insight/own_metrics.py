@@ -127,7 +127,7 @@ def read_curves(database: "Database", names: Sequence[str]) -> dict[str, OwnCurv
 
 
 def _thinned(values: Floats, points: int) -> Floats:
-    """The means of at most so many stretches of equal length."""
+    """The means of at most `points` stretches of equal length."""
     if len(values) <= points:
         return values
     return np.array([part.mean() for part in np.array_split(values, points)])

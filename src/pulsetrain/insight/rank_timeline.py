@@ -22,7 +22,7 @@ from pulsetrain.insight.steps import ROUNDING_SECONDS, Floats, PhaseInterval, ho
 from pulsetrain.insight.warm_up import LEAST_STEPS
 
 STALL_TIMES = 5.0
-"""A part that takes so many times the longest other one of its kind was a stall."""
+"""A part that takes this many times as long as the longest other one of its kind was a stall."""
 STALL_SECONDS = 1.0
 """A shorter one is an outlier, not a stall."""
 STALL_SHARE = 0.01

@@ -238,7 +238,7 @@ def _cost(
 def _progress(
     run: Run, summary: Summary, steps: StepFacts | None, energy: RunEnergy, curve: EnergyCurve
 ) -> TrainingProgress | None:
-    """What is to come goes on as after the warm-up, validations and pauses included."""
+    """The rest is assumed to run as after the warm-up, validations and pauses included."""
     training = summary.training
     if training is None:
         return None

@@ -35,7 +35,7 @@ class TrainingSummary(msgspec.Struct, kw_only=True):
     loss_first: float | None
     loss_last: float | None
     loss_last_by_rank: dict[str, float] = {}
-    """At the last step of which every rank has told its loss; empty with a single rank."""
+    """At the last step for which every rank has recorded its loss; empty with a single rank."""
     nonfinite_losses: int
     learning_rate: float | None = None
     gradient_norm: float | None = None

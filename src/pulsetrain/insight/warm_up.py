@@ -6,7 +6,7 @@ WARM_UP_SHARE = 0.05
 WARM_UP_STEPS = (10, 100)
 """At least, and at most: what warms up is warm by then, however long the run."""
 LEAST_STEPS = 20
-"""With fewer after the warm-up, nothing can be told from noise."""
+"""With fewer after the warm-up, nothing can be distinguished from noise."""
 
 
 def warm_up_steps(count: int) -> int:

@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 
 
 def find(spec: str) -> Provider:
-    """The provider that the user means. Nothing is asked over the network, and a missing token is no error yet."""
+    """The provider that the user means. Nothing is asked over the network, and a missing token is not an error yet."""
     prefix, colon, rest = spec.strip().partition(":")
     if colon:
         look = _PREFIXED.get(prefix.lower())

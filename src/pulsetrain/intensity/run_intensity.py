@@ -1,4 +1,4 @@
-"""The carbon intensities of a run, in its folder: looked up while it goes on, and again when a report asks for it."""
+"""The carbon intensities of a run, in its folder: looked up during the run, and again when a report asks for them."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def look_up(
 ) -> RunIntensity:
     """The intensities of a run: what is known already, and from the provider what is missing or may have changed.
 
-    It takes as long as the provider does. A failure is no exception but a `problem`, and what is known stays.
+    It takes as long as the provider does. A failure becomes a `problem`, not an exception, and what is known stays.
     """
     about = provider.about
     if not provider.has_slots:
@@ -101,7 +101,7 @@ def refresh_run_intensity(
 
 
 def _save(folder: Path, intensity: RunIntensity) -> None:
-    """A folder that is gone or may not be written is no reason to end a run or a report."""
+    """A folder that is gone or cannot be written does not end a run or a report."""
     try:
         write_json(folder / CARBON_JSON, intensity)
     except OSError as error:

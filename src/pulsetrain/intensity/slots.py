@@ -47,7 +47,7 @@ class FixedIntensity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProviderFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider's values are. It stands in the run folder, so that a run can be counted without the provider."""
+    """What a provider's values are. It is kept in the run folder, so that a run can be counted without the provider."""
 
     spec: str
     """What finds the same provider again; the name of its cache too."""

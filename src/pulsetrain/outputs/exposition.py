@@ -69,7 +69,7 @@ def _quality(parameters: Mapping[str, str]) -> float:
 
 @lru_cache(KEPT_HEADS)
 def _head(name: str, kind: Kind, unit: str, help: str, format: Format) -> str:
-    """What stands before the series of a family."""
+    """What comes before the series of a family."""
     if format == "text":
         kind = "gauge" if kind == "info" else kind
         return f"# HELP {name} {help.translate(_HELP_ESCAPES)}\n# TYPE {name} {kind}\n"

@@ -68,7 +68,7 @@ def families(
     """Every family that has a point.
 
     `scope` are labels of every series, such as host and run; `names` are the spellings wanted: native, dcgm,
-    nvidia_smi. Ages are told at `now`, or else at the time of the last snapshot.
+    nvidia_smi. Ages are as of `now`, or else as of the last snapshot.
     """
     found: list[Family] = []
     if "native" in names:
@@ -85,7 +85,7 @@ def run_info_of(run: Run) -> RunInfo:
 
 
 def joined(groups: Iterable[Iterable[Family]]) -> list[Family]:
-    """Families of several states as one list, in which each name stands once."""
+    """Families of several states as one list, in which each name occurs once."""
     found: dict[str, Family] = {}
     for family in (family for group in groups for family in group):
         if family.name in found:

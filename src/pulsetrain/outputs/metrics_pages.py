@@ -143,7 +143,7 @@ class _Part:
         return time.monotonic() - self._taken
 
     def families(self, names: Collection[str], silent_seconds: float) -> list[Family]:
-        """When no snapshot has come for so long, the last one is not the present: its age alone is told."""
+        """When no snapshot has come for this long, the last one is out of date: only its age is served."""
         age = self.age()
         found = families(self._live, self._scope, names, run_info=self._run_info, now=self._live.time + age)
         if age < silent_seconds:

@@ -64,7 +64,7 @@ class ScrapeReader:
         return Sample(Subject(subject.table, subject.key, labels), gone | found.values | self._added(subject, found))
 
     def _added(self, subject: Subject, found: "_Found") -> dict[str, Value]:
-        """What the totals have risen by; nothing at the first scrape, nor when they began anew."""
+        """What the totals have risen by; nothing at the first scrape, nor when they were reset."""
         values: dict[str, Value] = {}
         counts: dict[str, dict[str, float]] = defaultdict(dict)
         for (field, key), total in found.totals.items():

@@ -14,7 +14,7 @@ MOST_SAMPLES = 120
 LOOKBACK_SECONDS = 300.0
 """What was shown counts as that of a moment in the past if it is at most so much older, as in Prometheus."""
 SPARE_SAMPLES = 64
-"""Old samples are removed so many at a time."""
+"""How many old samples are removed at a time."""
 
 
 class SampleHistory:

@@ -32,7 +32,7 @@ class RecordTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredRule:
-    """What every rule has. One that is no more than this is judged on recorded runs alone."""
+    """What every rule has. One with nothing else is judged on recorded runs alone."""
 
     name: str
     topic: Topic

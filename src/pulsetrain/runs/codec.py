@@ -30,7 +30,7 @@ RANK_NOTE = "training_rank"
 """The last line of a training file of a process that learned its rank late: all lines of the file are of that rank."""
 MOST_KNOWN_LABELS = 1000
 NO_ELAPSED = 1e12
-"""No run takes so many seconds, 30,000 years: a line that says so is damaged."""
+"""No run takes this many seconds, 30,000 years: a line that says so is damaged."""
 
 FROM_TRAINING = frozenset(table.name for table in SAMPLE_TABLES if table.from_training)
 """Tables whose lines the training processes write."""

@@ -275,7 +275,7 @@ class Database:
         return int(deleted[0]) if deleted else 0
 
     def _growing(self, files: Sequence[Path]) -> list[Path]:
-        """Those of a run that goes on: the rest of a half line may be on its way."""
+        """Those of a run in progress: the rest of a half line may be on its way."""
         running = {run.path for run in self._runs if _status(run) == "running"}
         return [file for file in files if file.parent.parent in running]
 

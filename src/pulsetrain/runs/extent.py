@@ -26,7 +26,7 @@ class Extent(NamedTuple):
     """After this there are reports of the training alone; negative when there was no tick at all."""
 
     def windows(self, lines: int) -> list[Window]:
-        """Stretches with about so many lines each; the last one holds the last line."""
+        """Stretches with about `lines` lines each; the last one holds the last line."""
         count = math.ceil(self.lines / lines)
         edges = [self.first + (self.last - self.first) * number / count for number in range(count)]
         return [Window(*pair) for pair in zip(edges, [*edges[1:], math.inf], strict=True)]

@@ -69,7 +69,7 @@ class Run(msgspec.Struct, kw_only=True):
 
     schema: int = SCHEMA
     id: str
-    """Also the correlation id: it stands in every log line, metric label and event."""
+    """Also the correlation id: it is in every log line, metric label and event."""
     name: str
     command: list[str] = []
     directory: str = ""
@@ -127,7 +127,7 @@ class HostAttempt(msgspec.Struct, kw_only=True, omit_defaults=True):
     began: float = 0.0
     """Elapsed seconds of the host."""
     ended: float | None = None
-    """None while it goes on, and where its end was not recorded."""
+    """None while it is in progress, and where its end was not recorded."""
     status: str = "running"
     """As that of a run, for the command of this host."""
     exit_code: int | None = None
@@ -342,7 +342,7 @@ class Home:
         """A new run, or, with a job id, the one that has been begun for this job. True for who is to write run.json.
 
         On a host that the run knows already, only a process that is `one_of_many` belongs to it: a job may also start
-        several trainings beside each other. A launcher that counts its `restarts` goes on with the run of the job,
+        several trainings beside each other. A launcher that counts its `restarts` continues the run of the job,
         even if that has ended: the first process of each restart opens it again.
         """
         if not job_id:

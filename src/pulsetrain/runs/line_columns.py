@@ -1,7 +1,7 @@
 """JSON lines as columns, through DuckDB: those that are declared, and those that are found in the lines.
 
-A line that is no JSON object with a time is damaged: all its columns are null. A value that does not fit its column is
-null too, and the rest of its line stays.
+A line that is not a JSON object with a time is damaged: all its columns are null. A value that does not fit its column
+is null too, and the rest of its line stays.
 """
 
 import json

@@ -16,7 +16,7 @@ MOST_LINE_BYTES = 16 * 2**20
 TOO_LONG = b"#"
 """In place of the beginning of a line that is too long: what comes of it after that makes no line either."""
 SEARCH_BYTES = 64 * 2**10
-"""A line that is looked for by its time is found to so many bytes by halving, and then by reading."""
+"""A line is looked for by its time: by halving down to this many bytes, and then by reading."""
 
 
 class LineFile:
@@ -50,7 +50,7 @@ class LineFile:
             yield from self.lines()
 
     def last_lines(self, most_bytes: int) -> list[Line]:
-        """The whole lines in the last so many bytes."""
+        """The whole lines in the last `most_bytes` bytes."""
         self._go_to(self._size() - most_bytes)
         return list(self.all_lines())
 

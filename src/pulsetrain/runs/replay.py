@@ -15,7 +15,7 @@ from pulsetrain.sampler import Consumer, SamplerClock
 from pulsetrain.snapshot import Snapshot
 
 WINDOW_LINES = 10_000
-"""About so many lines are in memory at a time, however long the run is."""
+"""About how many lines are in memory at a time, however long the run is."""
 
 
 class Replay:

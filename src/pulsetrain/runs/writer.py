@@ -79,7 +79,7 @@ class Segments:
             self._file = None
 
     def _take_back(self) -> None:
-        """Cut off what a failed write has left, half a line maybe, and open the file anew for the next one."""
+        """Cut off what a failed write has left, half a line maybe, and reopen the file for the next one."""
         with contextlib.suppress(OSError):
             if self._file is not None:
                 os.ftruncate(self._file, self._size)
@@ -256,7 +256,7 @@ class Writer:
 
     def _write_deferred(self) -> None:
         for write in list(self._deferred):
-            del self._deferred[write]  # first: it may be deferred anew meanwhile
+            del self._deferred[write]  # first: it may be deferred again meanwhile
             try:
                 write()
             except OSError:

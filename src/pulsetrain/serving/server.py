@@ -149,7 +149,7 @@ class HttpServer:
 
 
 def _parse(head: bytes) -> HttpRequest | None:
-    """None when it is no HTTP/1 request."""
+    """None when it is not an HTTP/1 request."""
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):

@@ -68,7 +68,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> WebConfig:
-    """Read the file, and all that it names, so that a mistake is told before anything starts."""
+    """Read the file, and all that it names, so that a mistake is reported before anything starts."""
     import yaml
 
     try:

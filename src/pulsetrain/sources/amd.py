@@ -71,7 +71,7 @@ def open_sources(options: Options) -> list[Source]:
 
 
 class Amd:
-    """The chosen AMD GPUs of this machine. One that vanishes is told and looked for; the others go on."""
+    """The chosen AMD GPUs of this machine. One that vanishes is reported and looked for; the others continue."""
 
     name = "amd"
     period = None

@@ -112,7 +112,7 @@ class _Row(NamedTuple):
 
 
 class NvidiaSmi:
-    """One run of the command for each reading. A GPU that is lost is told; the others go on."""
+    """One run of the command for each reading. A GPU that is lost is reported; the others continue."""
 
     name = "nvidia_smi"
 

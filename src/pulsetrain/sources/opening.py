@@ -54,7 +54,7 @@ class Driver:
         """Why the last try failed."""
         self.refused: UsageError | None = None
         self.reported = False
-        """Whether somebody was told that it does not work."""
+        """Whether it was reported that it does not work."""
 
     @property
     def decided(self) -> bool:
@@ -78,7 +78,7 @@ class Opened:
         patience_seconds: float,
         retry_seconds: Sequence[float] = RETRY_SECONDS,
     ) -> None:
-        """In each group, a driver stands in for those before it. Returns when all are decided, or patience ends."""
+        """In each group, a driver replaces those before it. Returns when all are decided, or patience ends."""
         groups = list(groups)
         self._drivers = [driver for group in groups for driver in group]
         self._retry_seconds = retry_seconds

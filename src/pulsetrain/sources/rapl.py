@@ -11,7 +11,7 @@ from pulsetrain.snapshot import Event, Sample, Value
 from pulsetrain.sources import Options
 
 MAX_WATTS = 1000.0
-"""No package or memory bank draws more: a greater rise is not energy but a counter that was set anew."""
+"""No package or memory bank draws more: a greater rise is not energy but a counter that was reset."""
 SLACK_SECONDS = 0.1
 """The counters move in steps of their own, so that two reads close together may show more than their time allows."""
 

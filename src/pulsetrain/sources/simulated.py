@@ -421,7 +421,7 @@ def _values(board: SimulatedBoard, load: SimulatedLoad, busy: float, memory_shar
     if model.average_power:
         values["power_average_watts"] = int(sum(board.last_second_watts) * 1000 / STEPS_PER_SECOND) / 1000
     if model.fan:
-        # It stands still while the board is cool.
+        # It does not turn while the board is cool.
         values["fan_speed_percent"] = float(round(30 + 1.2 * (board.celsius - 50))) if board.celsius > 50 else 0.0
     if model.memory_sensor:
         above_inlet = board.celsius - board.inlet_celsius

@@ -13,7 +13,7 @@ R = TypeVar("R")
 class Guard:
     """Of one hook. Where a call more would cost too much, a hook asks `works` and gives its errors to `failed` itself.
 
-    The first error is told once in the run, and the hook is off from then on.
+    The first error is reported once in the run, and the hook is off from then on.
     """
 
     def __init__(self, what: str) -> None:
@@ -40,7 +40,7 @@ def guarded(function: Callable[..., R]) -> Callable[..., R | None]:
         if guard.works:
             try:
                 return function(*args, **kwargs)
-            except Exception as error:  # whatever it is, the training goes on without this hook
+            except Exception as error:  # whatever it is, the training continues without this hook
                 guard.failed(error)
         return None
 

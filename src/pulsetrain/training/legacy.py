@@ -121,7 +121,7 @@ class TrainingMonitorCallback:
 
 
 class _GPUMonitoring(transformers.TransformersEvents):
-    """For the Trainer of transformers: records its training, and logs the state of the GPU every so many steps."""
+    """For the Trainer of transformers: records its training, and logs the GPU every `log_interval` steps."""
 
     def __init__(self, gpu_monitor: GPUMonitor | None = None, log_interval: int = 10) -> None:
         super().__init__()

@@ -139,7 +139,7 @@ def existing() -> Loop | None:
 
 
 def finish() -> None:
-    """Record what is open, and let the next use begin anew with the recorder of that time."""
+    """Record what is open, and let the next use start over with the recorder of that time."""
     global _loop
     loop, _loop = _loop, None
     if loop is not None:

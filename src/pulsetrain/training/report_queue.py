@@ -12,7 +12,7 @@ LOCK_SECONDS = 0.1
 
 
 class ReportQueue(deque[Report]):
-    """Takes reports from any thread, and holds at most so many: beyond that, old detail is thinned.
+    """Takes reports from any thread, and holds a limited number: beyond that, old detail is thinned.
 
     No lock is held while anything is written, so that a disk that hangs never holds up those who report.
     """

@@ -41,7 +41,7 @@ class Spans:
         if self._guard.works:
             try:
                 note(name, began)
-            except Exception as error:  # whatever it is, the program goes on
+            except Exception as error:  # whatever it is, the program continues
                 self._guard.failed(error)
 
     def timed(self, original: Any, note: Callable[[str, float], None], name: str) -> Any:
@@ -74,7 +74,7 @@ def note_part(name: str, began: float) -> None:
 
 
 def note_phase(name: str, began: float) -> None:
-    """A span that ends now, as a phase. To load a model is no reason to record a process: that waits for a training."""
+    """A span that ends now, as a phase. Loading a model alone is not a training: recording waits for one."""
     now, loop = _clock(), loops.existing()
     if loop is not None:
         loop.note((loop.spans.phase, now, name, began))

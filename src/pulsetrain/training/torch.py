@@ -1,4 +1,4 @@
-"""What happens inside a PyTorch model, layer by layer, every so many steps: `watch(model)`.
+"""What happens inside a PyTorch model, layer by layer, every few steps: `watch(model)`.
 
 In the steps between, nothing of it is attached to the model.
 """

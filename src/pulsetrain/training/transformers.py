@@ -116,7 +116,7 @@ class TransformersEvents:
         if not self._reports(state):
             return
         metrics = dict(logs or {})
-        metrics.pop("learning_rate", None)  # stands in the line of the step
+        metrics.pop("learning_rate", None)  # is in the line of the step
         if "grad_norm" in metrics:
             metrics["gradient_norm"] = metrics.pop("grad_norm")
         loop = loops.current()

@@ -160,7 +160,7 @@ class Assembly:
         return gap
 
     def restart(self) -> None:
-        """Forget all that has arrived, so that it can be put together anew; run.json stays until it is replaced."""
+        """Forget all that has arrived, so that it can be rebuilt; run.json stays until it is replaced."""
         for path in self._state.files:
             if path != RUN_JSON:
                 self._place(path).unlink(missing_ok=True)
@@ -232,7 +232,7 @@ class Assembly:
             return FetchState()
         except msgspec.MsgspecError as error:
             raise PulsetrainError(
-                f"{self._path / STATE_FILE} cannot be read: {error}.", hint=f"Remove {self._path} to fetch it anew."
+                f"{self._path / STATE_FILE} cannot be read: {error}.", hint=f"Remove {self._path} to fetch it again."
             ) from None
 
     def _save(self) -> None:
@@ -254,7 +254,7 @@ def _append(place: Path, length: int, data: bytes) -> None:
         size = os.fstat(descriptor).st_size
         if size < length:
             raise PulsetrainError(
-                f"{place} has lost what was fetched.", hint="Remove the run's folder to fetch it anew."
+                f"{place} has lost what was fetched.", hint="Remove the run's folder to fetch it again."
             )
         if size > length:
             os.ftruncate(descriptor, length)

@@ -64,7 +64,7 @@ class FsspecStore:
     every_seconds = EVERY_SECONDS
 
     def __init__(self, connect: Callable[[], Any], place: str) -> None:
-        """Connects when it is first used, and anew after an error."""
+        """Connects when it is first used, and again after an error."""
         self._connect = connect
         self._connected: Any = None
         self._place = place

@@ -88,7 +88,7 @@ class Receiver:
     def _assembly(self, run: str) -> Assembly:
         with self._lock:
             found = self._open.pop(run, None)
-            if found and not found.folder.path.is_dir():  # removed meanwhile: it begins anew
+            if found and not found.folder.path.is_dir():  # removed meanwhile: it starts over
                 found.close()
                 found = None
             if found:

@@ -2,7 +2,7 @@
 
 It reads what others have written, in a thread of its own: nothing waits for it. A segment is written to the folder
 `.shipping` of the run first, and noted down with what it holds; then it is sent, and removed when the store has it. A
-process that was killed at any moment goes on where it was, and sends the same bytes under the same name.
+process that was killed at any moment continues where it was, and sends the same bytes under the same name.
 
 While the store is away, a bounded number of segments waits there. The rest is in the run's own files, and is cut later.
 """
@@ -92,7 +92,7 @@ class Shipment:
     """One run folder on its way to a store. All is done by the thread that calls it."""
 
     def __init__(self, folder: RunFolder, store: Store, to: str, *, owner: bool = True) -> None:
-        """Begins, or goes on where the last process stopped. Raises OSError."""
+        """Begins, or continues where the last process stopped. Raises OSError."""
         self.folder = folder
         self._path = folder.path
         self._store = store
@@ -229,7 +229,7 @@ class Shipment:
         whole = False
         if status.st_size != file.sent:
             if file.tail and _read(opened, file.sent - len(file.tail), len(file.tail)) != file.tail:
-                file.sent, file.tail, whole = 0, b"", True  # what was sent has been taken back: it is sent anew
+                file.sent, file.tail, whole = 0, b"", True  # what was sent has been taken back: it is sent again
             data = _read(opened, file.sent, most_bytes)
             if end := data.rfind(b"\n") + 1:
                 part = SegmentPart(path, file.sent, end, whole=whole)

@@ -71,7 +71,7 @@ KINDS = {
     "http": StoreKind("collector", "http://127.0.0.1:8765"),
     "https": StoreKind("collector", "https://HOST:8765"),
 }
-"""By what stands before the colon. Whatever has no colon is a folder."""
+"""By what is before the colon. Whatever has no colon is a folder."""
 EXAMPLES = ("FOLDER", *(kind.example for name, kind in KINDS.items() if name not in ("sftp", "http")))
 
 

@@ -200,7 +200,7 @@ def _own_charts(report: Report, database: Database) -> list[Chart]:
 
 
 def _step_chart(found: dict[str, Any]) -> Chart:
-    """What a step's time went into, or, where nobody told that, the time of a step."""
+    """What a step's time went into, or, where that is not known, the step time."""
     known = found["step_seconds"][np.isfinite(found["step_seconds"])]
     if not known.size:
         return _chart(WHOLE_STEP_TIME, [])

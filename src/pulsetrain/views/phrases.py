@@ -48,7 +48,7 @@ GPU_SPARE = (2, 4, 6, 5)
 MOST_ALERTS = 3
 """Rules that the summary names."""
 MOST_OTHERS = 2
-"""Of those who were on a GPU beside the run, so many are named."""
+"""How many of those who were on a GPU beside the run are named."""
 MOST_OWN_METRICS = 8
 LEAST_SHAPE = 3
 """Fewer values have no course to see."""

@@ -38,7 +38,7 @@ UNITS = (
     (3 * SECONDS_PER_MINUTE, SECONDS_PER_MINUTE, "min"),
     (0.0, 1.0, "s"),
 )
-"""From which length of a run on, in which unit time is told."""
+"""From which length of a run on, which unit of time is used."""
 FONTS = ["DejaVu Sans"]  # ships with matplotlib
 SETTINGS = {
     "font.family": FONTS,

@@ -27,7 +27,7 @@ class DrawnOver:
         """What to write for it. Without lines, the last drawing goes away."""
         size = shutil.get_terminal_size()
         start = f"\x1b[{self._height}A\r" if self._height else ""
-        if size != self._size:  # the old drawing may have been wrapped: begin anew
+        if size != self._size:  # the old drawing may have been wrapped: start over
             start = "\x1b[2J\x1b[H"
         shown = [crop(line, size.columns) for line in lines[: size.lines - 1]]
         self._size, self._height = size, len(shown)

@@ -42,7 +42,7 @@ class Style:
 
 
 PLAIN = Style(io.StringIO())
-"""For text that is no terminal's: a file, a page."""
+"""For text outside of a terminal: a file, a page."""
 
 
 def bar_parts(share: float | None, width: int, blocks: bool) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def wrap(text: str, style: Style, indent: int) -> str:
 
 
 def crop(line: str, width: int) -> str:
-    """A line with colors, cut to so many columns."""
+    """A line with colors, cut to `width` columns."""
     if len_visible(line) <= width:
         return line
     kept = ""
@@ -141,7 +141,7 @@ def len_visible(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """A text without colors in at most so many columns; one that was cut ends with an ellipsis."""
+    """A text without colors in at most `width` columns; one that was cut ends with an ellipsis."""
     if len_visible(text) <= width:
         return text
     kept = text[: max(0, width - 1)]
@@ -203,6 +203,17 @@ def duration(seconds: float) -> str:
     if days:
         return f"{days} d {hours} h"
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def durations(column: Sequence[float | None]) -> list[str]:
+    """The durations of a column in one form: `27.9 s` where all are below a minute, else `0:00:28`. Empty for None."""
+    if max((seconds for seconds in column if seconds is not None), default=0.0) < 60:
+        return ["" if seconds is None else f"{seconds:.1f} s" for seconds in column]
+    return ["" if seconds is None else _clock(round(seconds)) for seconds in column]
+
+
+def _clock(seconds: int) -> str:
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def running_time(seconds: float) -> str:

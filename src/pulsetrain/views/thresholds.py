@@ -31,7 +31,7 @@ def host_memory(thresholds: Thresholds) -> Limits:
 
 
 def grade(value: float | None, limits: Limits) -> Level:
-    """How far a value has gone. An unknown value is no reason to worry."""
+    """How far a value has gone. An unknown value is normal."""
     if value is None:
         return ""
     return "bad" if value > limits.bad else "warn" if value > limits.warn else ""

@@ -1,6 +1,6 @@
 """What started this command: Slurm, torchrun, mpirun, Ray, Kubernetes; and what each says of the job.
 
-A launcher sets variables for the processes that it starts. When `pulsetrain run` stands in front of the launcher
+A launcher sets variables for the processes that it starts. When `pulsetrain run` is in front of the launcher
 (`pulsetrain run -- torchrun ...`), only its command line tells.
 """
 

@@ -318,7 +318,7 @@ def _elapsed_began(start: datetime, known: Host | None) -> float:
 
 
 def _reopened(run: Run) -> Run:
-    """A run that goes on with a further attempt."""
+    """A run that continues with a further attempt."""
     run.status, run.exit_code, run.end, run.seconds = "running", None, None, None
     return run
 

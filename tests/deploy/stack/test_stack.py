@@ -152,7 +152,7 @@ def listening(folder: Path) -> set[str]:
     return {*found, services["grafana"]["environment"]["GF_SERVER_HTTP_ADDR"]}
 
 
-def test_servers_listen_on_the_loopback_unless_told_otherwise_with_a_warning(stack: Stack, folder: Path) -> None:
+def test_servers_listen_on_the_loopback_unless_set_otherwise_with_a_warning(stack: Stack, folder: Path) -> None:
     quiet = stack("config", folder)
     assert listening(folder) == {"127.0.0.1"} and not quiet.stderr
     opened = stack("config", folder, "--address", "0.0.0.0")
@@ -281,7 +281,7 @@ def test_a_file_of_targets_that_is_none_is_a_clear_error(stack: Stack, folder: P
     assert done.returncode == 2 and "not a group of targets" in done.stderr
 
 
-def test_without_docker_the_user_is_told_what_else_there_is(stack: Stack, folder: Path) -> None:
+def test_without_docker_the_alternatives_are_named(stack: Stack, folder: Path) -> None:
     done = stack("up", folder, PATH="/nonexistent")
     assert done.returncode == 1
     assert "Docker is not installed" in done.stderr and "--native" in done.stderr
@@ -483,7 +483,7 @@ def test_servers_of_another_stack_are_not_taken_for_ready_ones(native: Stack, st
     }
 
 
-def test_up_again_starts_only_those_anew_whose_files_changed(native: Stack, folder: Path) -> None:
+def test_up_again_restarts_only_those_whose_files_changed(native: Stack, folder: Path) -> None:
     good(native("up", folder))
     before = processes(folder)
     good(native("up", folder))

@@ -40,7 +40,7 @@ def test_this_machine_is_read_by_ourselves(show: Show) -> None:
     assert len(list(viewer.history.live.table("gpu"))) == 2
 
 
-def test_a_run_that_goes_on_is_shown_from_its_beginning_and_on_to_its_end(make_run: MakeRun, show: Show) -> None:
+def test_a_run_in_progress_is_shown_from_its_beginning_and_on_to_its_end(make_run: MakeRun, show: Show) -> None:
     lines = [{**LINE, "up": 1, "power_draw_watts": float(second)} for second in range(50)]
     run = make_run(gpu=lines, host_name=host_name(), status="running", hosts=here())
     feed = RunFeed(run)
@@ -81,7 +81,7 @@ def test_a_run_that_is_over_is_shown_whole(make_run: MakeRun, show: Show) -> Non
     assert len(viewer.snapshots) == 20
 
 
-def test_the_time_of_a_sealed_run_stands_still_at_its_end(make_run: MakeRun, show: Show) -> None:
+def test_the_time_of_a_sealed_run_stops_at_its_end(make_run: MakeRun, show: Show) -> None:
     run = make_run(gpu=[{**LINE, "up": 1, "power_draw_watts": float(number)} for number in range(20)])
     seal_all(run)
     viewer = show(RunFeed(run))
@@ -98,7 +98,7 @@ def test_a_run_that_is_over_can_be_replayed(make_run: MakeRun, show: Show) -> No
     assert (feed.live, feed.title) == (False, "test on vm (replay)")
 
 
-def test_a_run_that_cannot_be_read_for_a_while_is_told_once_and_goes_on(make_run: MakeRun, show: Show) -> None:
+def test_a_run_that_cannot_be_read_for_a_while_is_reported_once_and_continues(make_run: MakeRun, show: Show) -> None:
     run = make_run(
         gpu=[{**LINE, "up": 1, "power_draw_watts": 5.0}], host_name=host_name(), status="running", hosts=here()
     )
@@ -122,7 +122,7 @@ def test_a_replay_that_fails_says_so_and_ends(make_run: MakeRun, show: Show) -> 
     assert [event.kind for event in viewer.events()] == ["feed_failed"]
 
 
-def test_a_fault_in_a_feed_is_said_and_does_not_leave_an_old_moment_on_the_screen(show: Show) -> None:
+def test_a_fault_in_a_feed_is_reported_and_does_not_leave_an_old_moment_on_the_screen(show: Show) -> None:
     class Faulty(ThreadedFeed):
         title, live = "faulty", True
 

@@ -37,11 +37,11 @@ def test_the_last_values_are_drawn_one_by_one() -> None:
     assert watts(filled([100.0, 200.0, 300.0, 400.0]), 3.0, 3) == [200.0, 300.0, 400.0]
 
 
-def test_a_value_stands_until_the_next_one() -> None:
+def test_a_value_holds_until_the_next_one() -> None:
     assert watts(filled([100.0, 200.0, 300.0]), 2.0, 4)[:3] == [100.0, 200.0, 200.0]
 
 
-def test_what_was_drawn_keeps_its_shape_while_time_goes_on() -> None:
+def test_what_was_drawn_keeps_its_shape_as_time_passes() -> None:
     values = [float(number * 37 % 101) for number in range(200)]
     found = filled(values)
     before = watts(found, 60.0, 20)
@@ -116,7 +116,7 @@ def test_a_slow_reading_has_no_gaps() -> None:
     assert found.series("gpu", "GPU-1", "pcie_sent_bytes_per_second", START, START + 60, 60) == [5.0] * 60
 
 
-def test_the_line_of_a_lost_gpu_ends_and_goes_on_when_it_is_back() -> None:
+def test_the_line_of_a_lost_gpu_ends_and_continues_when_it_is_back() -> None:
     found = History()
     for elapsed in range(30):
         lost = 10 <= elapsed < 20
@@ -125,7 +125,7 @@ def test_the_line_of_a_lost_gpu_ends_and_goes_on_when_it_is_back() -> None:
     assert drawn == [100.0] * 10 + [None] * 10 + [100.0] * 10
 
 
-def test_a_counter_is_drawn_as_its_rate_and_begins_anew_after_a_reset() -> None:
+def test_a_counter_is_drawn_as_its_rate_and_restarts_after_a_reset() -> None:
     found = History()
     for elapsed, count in enumerate((1000, 1500, 2500, 100, 400)):
         found(snapshot(2.0 * elapsed, (HOST, {"disk_read_bytes": count})))

@@ -1,4 +1,4 @@
-"""A run in view has the verdict of its report: at once, as it goes on, and at its end."""
+"""A run in view has the verdict of its report: at once, while it is in progress, and at its end."""
 
 import json
 from collections.abc import Callable

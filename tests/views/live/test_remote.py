@@ -49,7 +49,7 @@ def test_another_machine_is_shown_as_its_pulsetrain_sees_it(show: Show) -> None:
     assert viewer.in_order()
 
 
-def test_a_machine_that_goes_away_is_told_once_and_comes_back(show: Show) -> None:
+def test_a_machine_that_goes_away_is_reported_once_and_comes_back(show: Show) -> None:
     port = free_port()
     viewer = show(RemoteFeed(f"127.0.0.1:{port}", 0.05))
     assert eventually(lambda: len([s for s in viewer.snapshots if not s.samples]) > 2)
@@ -147,7 +147,7 @@ def test_a_machine_is_called_by_its_address_without_a_login(said: str, title: st
 
 
 @pytest.mark.parametrize("said", ["", "ftp://gpu01", "gpu01:notaport", "gpu01:99999", "http://ann:secret@:9400"])
-def test_what_is_no_address_is_refused_without_telling_a_password(said: str) -> None:
+def test_an_invalid_address_is_refused_without_showing_a_password(said: str) -> None:
     with pytest.raises(UsageError) as refused:
         RemoteFeed(said)
     assert "secret" not in str(refused.value)

@@ -77,6 +77,6 @@ def test_a_recorded_run_is_a_widget_with_a_picture_for_where_there_are_none(note
     assert {WIDGET, SVG, TEXT} <= output["data"].keys()
 
 
-def test_a_run_that_does_not_exist_is_no_error_of_the_cell(notebook: Executed) -> None:
+def test_a_run_that_does_not_exist_is_not_an_error_of_the_cell(notebook: Executed) -> None:
     assert notebook.error("nothing") is None
     assert "there is no run 'nobody'" in notebook.outputs("nothing", TEXT)[0]

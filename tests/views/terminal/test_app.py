@@ -176,7 +176,7 @@ def test_the_model_and_the_driver_of_the_gpus_are_named_at_every_width(gpus: str
     assert "driver 580.95.05" in heading
 
 
-def test_gpus_of_several_models_are_told_apart_in_their_rows() -> None:
+def test_gpus_of_several_models_are_distinguished_in_their_rows() -> None:
     machine = simulated_machine(Simulation("1xL4,2xA100", processes=0), seconds=5)
     lines = [plain(line) for line in frame(Scene([machine]), 80, 24)]
     named = [found[1] for line in lines if (found := re.match(r" +\d  (\S+) +[█▉▊▋▌▍▎▏·]", line))]
@@ -436,7 +436,7 @@ async def _until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
         await pilot.pause(0.05)
 
 
-def test_a_run_tells_progress_what_is_left_and_what_it_used(make_run: Callable[..., RunFolder]) -> None:
+def test_a_run_reports_progress_what_is_left_and_what_it_used(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run(status="finished")
     machine = simulated_machine(Simulation(training=True), folder=folder)
     machine.run = Run(id="x", name="resnet", start=folder.load().start, status="running")

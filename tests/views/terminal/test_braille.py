@@ -1,4 +1,4 @@
-"""Charts as text: every value stands where it belongs."""
+"""Charts as text: every value is where it belongs."""
 
 import math
 from itertools import pairwise

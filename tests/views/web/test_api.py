@@ -208,7 +208,7 @@ def test_the_description_of_the_api_is_openapi_and_names_every_parameter(server:
             jsonschema.Draft202012Validator.check_schema(parameter["schema"])
 
 
-def test_a_stream_begins_with_an_id_and_tells_who_comes_back_too_late_to_read_all_again(server: WebServer) -> None:
+def test_a_stream_begins_with_an_id_and_a_viewer_that_comes_back_too_late_reads_all_again(server: WebServer) -> None:
     headers = {"Last-Event-ID": "other-17"}
     with httpx.stream("GET", f"{server.url}/api/v1/stream?topic=machine", headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")

@@ -191,7 +191,7 @@ def test_a_copy_keeps_its_pyramids_and_sealing_again_makes_missing_ones(run: Run
     assert pyramid.read_bytes() == before
 
 
-def test_stretches_are_of_so_many_readings_and_cross_no_gap(made: Path) -> None:
+def test_stretches_have_a_fixed_number_of_readings_and_cross_no_gap(made: Path) -> None:
     (file,) = (made / ID).rglob(f"gpu*{SUFFIX}")
     pyramid = read_pyramid(file.with_suffix(".parquet"))
     assert pyramid and pyramid.rows == GPUS * (SECONDS - 5001)

@@ -145,7 +145,7 @@ class Docker:
         return {service for service, _, folder in found if Path(folder).resolve() == self._folder.resolve()}
 
     def up(self, restart: Sequence[str]) -> None:
-        """Start what does not run, and start those anew that read a changed file only then."""
+        """Start what does not run, and restart what reads a changed file only at its start."""
         self._do("up", "--detach", "--remove-orphans")
         if restart:
             self._do("restart", *restart)

@@ -20,7 +20,7 @@ END_SECONDS = 15.0
 
 
 class _Process(msgspec.Struct, frozen=True):
-    """A .pid file. A number is given again to other processes, so the moment of its start stands beside it."""
+    """A .pid file. Process ids are reused, so it also has the time of the start."""
 
     pid: int
     started: float
@@ -39,7 +39,7 @@ class Native:
         return {name for name in self._names() if self._find(name)}
 
     def up(self, restart: Collection[str]) -> None:
-        """Start what does not run, and anew what has another command line now or is in `restart`.
+        """Start what does not run, and restart what has another command line now or is in `restart`.
 
         When one cannot be started, those that were started before it are stopped again.
         """

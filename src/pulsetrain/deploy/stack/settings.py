@@ -1,4 +1,4 @@
-"""What a stack is to be, kept in its folder, so that `up`, `down` and `status` need not be told again."""
+"""The options of a stack, kept in its folder, so that `up`, `down` and `status` need not be given them again."""
 
 import hashlib
 import re

@@ -164,7 +164,7 @@ def _grafana_url(settings: StackSettings) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """A list that stands in several places is written out in each."""
+    """A list that occurs in several places is written out in each."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

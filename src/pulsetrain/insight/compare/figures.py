@@ -33,7 +33,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[float | None]
     """From the first run: 0.1 is 10 % more, or, of shares, 10 points more."""
     tests: list[Difference | None]
-    """How sure the change is, where that can be told."""
+    """How certain the change is, where that is known."""
     shares: list[float | None] = []
     """Of the step time, for the parts of a step."""
     how: str = ""

@@ -78,7 +78,7 @@ def draw_mean(values: Floats) -> BootstrapSample | None:
 def _draw(
     values: Floats, value: float, figure: Callable[[Floats], Floats], influence: Callable[[Floats], npt.NDArray[Any]]
 ) -> BootstrapSample | None:
-    """Draw a figure anew, from samples in rows. None for one that is 0.
+    """Resample a figure, from samples in rows. None for one that is 0.
 
     `influence` is what each value adds to the figure: how alike neighbors are in it tells how long blocks must be.
     """
@@ -118,7 +118,7 @@ def block_length(values: Floats) -> int:
     covariance = np.array([centred[: count - lag] @ centred[lag:] for lag in range(lags + 1)]) / count
     if covariance[0] <= 0:
         return 1
-    # The last lag after which `run` correlations in a row cannot be told from none.
+    # The last lag after which `run` correlations in a row cannot be distinguished from none.
     noise = 2 * math.sqrt(math.log10(count) / count)
     small = np.abs(covariance[1:] / covariance[0]) < noise
     quiet = [lag for lag in range(len(small) - run + 1) if small[lag : lag + run].all()]

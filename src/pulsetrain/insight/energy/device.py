@@ -14,7 +14,7 @@ class MeteredDevice:
 
     figure: DeviceEnergy
     curve: EnergyCurve | None = None
-    """None where nothing can be told."""
+    """None where nothing is known."""
 
 
 def total_of(curve: EnergyCurve, origin: Origin, method: str) -> Energy:

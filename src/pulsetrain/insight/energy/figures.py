@@ -63,7 +63,7 @@ class DeviceEnergy(msgspec.Struct, kw_only=True):
     uuid: str | None = None
     name: str = ""
     total: Energy | None
-    """None where nothing can be told."""
+    """None where nothing is known."""
     idle_joules: float | None = None
     """While the GPU was idle (`idle_percent` of the thresholds); idle and active make up the total."""
     active_joules: float | None = None

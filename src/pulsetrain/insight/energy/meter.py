@@ -314,7 +314,7 @@ def curve_of(stretches: Iterable[Stretch], clock: HostClock, limit_watts: float 
 
 
 def _in_order(parts: Sequence[Readings]) -> Readings:
-    """Lines by time; those of one time become one, in which the last known value of each column stands."""
+    """Lines by time; those of one time become one, with the last known value of each column."""
     seconds = np.concatenate([part.seconds for part in parts])
     wanted = np.argsort(seconds, kind="stable")
     if len(parts) > 1 and len(parts[0]):  # what comes too late is older than what is settled
@@ -330,7 +330,7 @@ def _in_order(parts: Sequence[Readings]) -> Readings:
 
 
 def _last_known(values: Array, starts: npt.NDArray[np.intp]) -> Array:
-    """Of each group of values, beginning at these places, the last that is no NaN."""
+    """Of each group of values, beginning at these places, the last that is not NaN."""
     if len(starts) == len(values):
         return values
     place = np.where(np.isnan(values), -1, np.arange(len(values)))

@@ -177,6 +177,6 @@ def _also_counted(run: Run, charged: Sequence[DeviceEnergy], others: Iterable[Ru
 
 
 def _last_written(folder: RunFolder) -> datetime:
-    """The end of a run that has not been told: it goes on, or its pulsetrain died."""
+    """The end of a run that was not recorded: it is in progress, or its pulsetrain died."""
     latest = max((file.stat().st_mtime for file in folder.path.rglob("*") if file.is_file()), default=0.0)
     return datetime.fromtimestamp(latest, UTC)

@@ -24,7 +24,7 @@ def count_once(devices: Sequence[MeteredDevice], hosts: Mapping[str, Host], shif
 
 
 def _identity(device: MeteredDevice, hosts: Mapping[str, Host]) -> Hashable:
-    """The same for one device on all hosts; None where it cannot be told apart from others."""
+    """The same for one device on all hosts; None where it cannot be distinguished from others."""
     figure = device.figure
     if figure.device == "gpu":
         return figure.uuid if figure.uuid and not figure.uuid.startswith("SIM-") else None

@@ -88,7 +88,7 @@ def _weighed(case: Case, rule: DeclaredRule, judged: Judged) -> Judged:
 
 
 def _effects_after_causes(found: dict[str, Judged]) -> dict[str, Judged]:
-    """What another finding explains is no cause of its own: it stays, as `info`."""
+    """A finding that another one explains is not a cause of its own: it stays, as `info`."""
     explained = {
         effect
         for name, judged in found.items()

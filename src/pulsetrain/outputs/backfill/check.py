@@ -80,7 +80,7 @@ def find(sent: SentTally, target: PushTarget, client: Client) -> ArrivalCheck:
 
 
 def query_url(target: PushTarget) -> str | None:
-    """Where samples can be asked for; None when that cannot be told from where they are sent."""
+    """Where samples can be asked for; None when that does not follow from where they are sent."""
     if target.kind == "victoriametrics":
         return target.url + QUERY
     url = with_path(target.url, remote_write.PATH)

@@ -1,6 +1,6 @@
 """A recorded run as series of arrays: the names, labels and values that `--push` sends, read column by column.
 
-A value stands at the time of its own line. What the training reported since the tick before stands at the tick, as it
+A value has the time of its own line. What the training reported since the tick before has the time of the tick, as it
 does live: the last of everything, amounts added up. A stretch of time is in memory at once, however long the run is.
 """
 
@@ -29,7 +29,7 @@ from pulsetrain.runs.tables import LINE_TABLES, columns
 from pulsetrain.snapshot import Metric, Subject, severity_of
 
 WINDOW_LINES = 40_000
-"""About so many lines are in memory at once, however long the run is."""
+"""About how many lines are in memory at once, however long the run is."""
 
 _LABELS = {
     table.name: [label.name for label in table.labels if label.exported or label.of_info] for table in SAMPLE_TABLES
@@ -203,7 +203,7 @@ class HostSeries:
         return {key: np.array(elapsed) for key, elapsed in found.items()}
 
     def _of_pulsetrain(self, ticks: TickTimes) -> Iterator[SeriesColumn]:
-        """What stands at every tick: the run's facts, how old the data are, events so far."""
+        """What every tick has: the run's facts, how old the data are, events so far."""
         constant: list[tuple[str, Labels, float]] = []
         if self._version:
             constant.append((catalog.BUILD_INFO.name, make_labels(self._scope, {"version": self._version}), 1.0))

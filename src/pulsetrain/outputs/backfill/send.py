@@ -20,7 +20,7 @@ WAITING_REQUESTS = 2
 """So many are ready while one is on its way."""
 TRIES = 6
 MOST_PARTS = 200
-"""Into so many requests one that is refused is split at most."""
+"""The most requests that a refused one is split into."""
 FIRST_WAIT_SECONDS = 0.5
 """After the first failure, and twice as long after each further one."""
 

@@ -46,7 +46,7 @@ class Staleness:
     ) -> Iterator[SeriesColumn]:
         """A series in this stretch, if there is anything of it.
 
-        Like live, a value stands for HOLD_SECONDS, or until one of the `cuts`; what is `held` stands to the end.
+        As live, a value is valid for HOLD_SECONDS, or until one of the `cuts`; what is `held` is valid to the end.
         """
         key = (name, labels)
         last = self._last.get(key)

@@ -21,7 +21,7 @@ LOOK_SECONDS = 1.0
 FINAL_SECONDS = 5.0
 """So long the end of a run is held up to send what is left; twice as long, when a request hangs."""
 WAITING_SNAPSHOTS = 600
-"""While a request hangs, so many readings wait in memory."""
+"""How many readings wait in memory while a request hangs."""
 STUCK_AFTER_SECONDS = 120.0
 """Requests end by themselves long before this."""
 

@@ -57,7 +57,7 @@ class Sender:
         self._refused = 0
 
     def start(self) -> None:
-        """Greet the server with an empty batch: a wrong password is told at once, and its clock known in time."""
+        """Greet the server with an empty batch: a wrong password shows at once, and its clock is known in time."""
         self._try([])
 
     def add(self, seconds: float, families: Collection[Family], *, late: bool = False) -> None:

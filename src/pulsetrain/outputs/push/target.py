@@ -49,7 +49,7 @@ class PushTarget:
         return urlsplit(self.url).netloc
 
     def authorization(self) -> str | None:
-        """The header for it. Files are read each time: a token may be replaced while a run goes on."""
+        """The header for it. Files are read each time: a token may be replaced during a run."""
         if token := self.token or (self.token_file and _secret(self.token_file)):
             return f"Bearer {token}"
         if self.username is None:
@@ -123,7 +123,7 @@ def _of_section(name: str, section: Push) -> PushTarget:
             keep_group=section.keep_group,
         )
         target.authorization()
-        target.tls()  # so that a file that is not there is told now
+        target.tls()  # so that a missing file is reported now
     except UsageError as error:
         raise UsageError(f"[push.{name}]: {error.message}", hint=error.hint) from None
     return target

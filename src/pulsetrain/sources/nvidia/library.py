@@ -117,7 +117,7 @@ class Library:
         return lock
 
     def after_fork(self) -> None:
-        """An NVML inherited through fork is broken; start it anew in the child."""
+        """An NVML inherited through fork is broken; start it again in the child."""
         if os.getpid() != self._pid:
             self._stop()
             self._start()

@@ -1,6 +1,6 @@
 """What it takes to know a board's energy, beside its counter at every tick.
 
-Where the counter is missing or stands still, power is looked at many times a second. Where it works, it moves about ten
+Where the counter is missing or stuck, power is polled many times a second. Where it works, it moves about ten
 times a second: at the first and the last reading its moves are waited for, so that the edges of a run are known too.
 """
 

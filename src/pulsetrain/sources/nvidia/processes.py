@@ -62,7 +62,7 @@ class NvidiaProcesses(NvmlSource):
     def _sm_shares(self, gpu: Gpu) -> dict[int, float | None] | None:
         """Mean multiprocessor share of each process since the last reading, of those that had one.
 
-        None where the board cannot tell, or told nonsense of a process.
+        None where the board does not know, or reports nonsense for a process.
         """
         now = time.time()
         last_seen = self._last_seen_us.get(gpu, int((now - self.period) * 1e6))

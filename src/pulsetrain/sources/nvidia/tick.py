@@ -114,7 +114,7 @@ class Nvidia(NvmlSource):
         return gpus.back(gpu.index, gpu.uuid or "unknown", gpu.name)
 
     def _try_again(self, gpu: Gpu) -> bool:
-        """Look for a lost board, ever more seldom."""
+        """Look for a lost board, with increasing delay."""
         now = time.monotonic()
         if now < self._retry_at.get(gpu, 0.0):
             return False
@@ -169,7 +169,7 @@ class Nvidia(NvmlSource):
 
 
 def _is_silent(values: dict[str, Value], calls: list[Call]) -> bool:
-    """Whether a board told nothing of its own."""
+    """Whether a board reported nothing of its own."""
     borrowed = MEMORY_FIELDS if _shared_memory in calls else ()
     return values.keys() - borrowed == {"up"}
 

@@ -93,7 +93,7 @@ def _note_import(began):
         from pulsetrain.training import lifetime
 
         lifetime.note_import(began, _Finder.program_began)
-    except Exception:  # noqa: S110 - a figure less; what else is wrong is told by what comes next
+    except Exception:  # noqa: S110 - a figure less; what else is wrong is reported by what comes next
         pass
 
 

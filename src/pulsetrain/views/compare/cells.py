@@ -23,7 +23,7 @@ from pulsetrain.views.text import (
 )
 
 NOISE = "~"
-"""Before a change that cannot be told from none."""
+"""Before a change that cannot be distinguished from none."""
 SAME = "same"
 LEGEND = f"{NOISE} no significant difference: noise, or within the error of the figure."
 

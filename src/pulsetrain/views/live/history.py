@@ -232,7 +232,7 @@ class _Rate(_Line):
             rise = value - self._before[1]
             if rise >= 0:
                 super().add(time, rise / (time - self._before[0]))
-            else:  # the counter began anew
+            else:  # the counter was reset
                 self.interrupt(time)
         self._before = (time, value)
 

@@ -295,7 +295,7 @@ def _disagreements(devices: Sequence[DeviceEnergy]) -> Iterator[str]:
 
 
 def _device_notes(devices: Sequence[DeviceEnergy]) -> Iterator[str]:
-    """What is said of several devices stands once."""
+    """What is said of several devices is given once."""
     by_note: dict[str, list[str]] = {}
     for device in devices:
         for note in device.notes:

@@ -68,7 +68,7 @@ def _plot(report: Report, database: Database) -> bytes:
 
 
 def _figures(report: Report, database: Database) -> dict[str, Any]:
-    """What the older tool told, under its names; None where it is not known."""
+    """What the older tool reported, under its names; None where it is not known."""
     energy = report.energy.of_kind("gpu")
     kwh = None if energy is None else energy.joules / JOULES_PER_KWH
     carbon = report.carbon
@@ -171,7 +171,7 @@ def _number(value: float | None, digits: int = 5) -> str:
 
 
 def _write(folder: Path, name: str, content: bytes) -> Path:
-    """Whole or not at all; a folder that cannot be written is told as such."""
+    """Whole or not at all; a folder that cannot be written is reported as such."""
     from pulsetrain.errors import PulsetrainError
 
     path, temporary = folder / name, folder / f".{name}"

@@ -10,7 +10,7 @@ from pulsetrain.views.terminal import braille
 from pulsetrain.views.terminal.lines import Line, Span, TableColumn, acting, table, text
 from pulsetrain.views.terminal.panes import Pane, heading
 from pulsetrain.views.terminal.state import Scene
-from pulsetrain.views.text import cut, duration, energy, in_one_unit, number
+from pulsetrain.views.text import cut, durations, energy, in_one_unit, number
 
 CURVE_WIDTH = 24
 STATUS = {"running": "accent", "failed": "bad", "died": "bad", "interrupted": "warn"}
@@ -61,7 +61,7 @@ def _table(scene: Scene, visible: Sequence[RunOverview], energies: Sequence[str]
             column("run", [text(cut(run.name, 24), "title") for run in runs], least=8),
             column("status", [text(run.status, STATUS.get(run.status, "dim")) for run in runs], least=11),
             column("started", [text(f"{run.start.astimezone():%m-%d %H:%M}") for run in runs], rank=3),
-            column("took", [text(_took(scene, run)) for run in runs], "r", 2, 8),
+            column("took", [text(took) for took in durations([_seconds(scene, run) for run in runs])], "r", 2, 8),
             column("GPUs", [text(_gpus(run)) for run in runs], rank=4),
             column("utilization", [text(_now(one.busy)) for one in visible], "r"),
             column("latest", [text(_curve(one, scene.braille), "accent") for one in visible], rank=1),
@@ -73,11 +73,11 @@ def _table(scene: Scene, visible: Sequence[RunOverview], energies: Sequence[str]
     )
 
 
-def _took(scene: Scene, run: Run) -> str:
+def _seconds(scene: Scene, run: Run) -> float | None:
     """To its end; of one in progress, up to now."""
-    if run.seconds is not None:
-        return duration(run.seconds)
-    return duration(max(0.0, scene.now - run.start.timestamp())) if run.status == "running" and scene.now else ""
+    if run.seconds is None and run.status == "running" and scene.now:
+        return max(0.0, scene.now - run.start.timestamp())
+    return run.seconds
 
 
 def _gpus(run: Run) -> str:

@@ -152,7 +152,7 @@ class RunColumns:
         return [self._in_fitting_unit(chart) for chart in found]
 
     def _in_fitting_unit(self, chart: DeclaredChart) -> DeclaredChart:
-        """Short steps are told in milliseconds, as in reports."""
+        """Short steps are shown in milliseconds, as in reports."""
         if chart.key not in (STEP_TIME.key, WHOLE_STEP_TIME.key):
             return chart
         median = self._table("training").usual("step_seconds")

@@ -62,7 +62,7 @@ class Fleet:
         self._server.close()
 
     def document(self, seconds: float, host: str = "") -> Document:
-        """The fleet in the last so many seconds, or one node of it. A server that is away is said, and no error."""
+        """The fleet in the last so many seconds, or one node of it. A server that is away is reported, not raised."""
         with self._lock:
             made, found = self._kept.get((seconds, host), (0.0, {}))
             if not found or time.monotonic() > made + KEPT_SECONDS:

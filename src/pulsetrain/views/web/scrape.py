@@ -16,7 +16,7 @@ from pulsetrain.views.web.site import Site
 MOST_RUNS = 8
 """In progress, that are followed for a scrape."""
 SILENT_SECONDS = 2 * HOLD_SECONDS
-"""A machine that says nothing for so long is away: the age of its readings alone is told."""
+"""A machine that says nothing for this long is away: only the age of its readings is served."""
 
 
 def families_of(site: Site) -> list[Family]:

@@ -29,7 +29,7 @@ MOST_OPEN_BYTES = 1_000_000_000
 LOOK_SECONDS = 1.0
 """How often the folder of runs is looked through, at most."""
 REPORT_SHARE = 20
-"""The report of a run in progress is made again after so many times what it took."""
+"""The report of a run in progress is made again after this many times what it took."""
 LEAST_REPORT_SECONDS = 5.0
 
 

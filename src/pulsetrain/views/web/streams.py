@@ -16,7 +16,7 @@ import msgspec
 KEPT_MESSAGES = 600
 """For viewers that come back."""
 WAITING_MESSAGES = 120
-"""A viewer that is further behind is told to read all again."""
+"""A viewer that is further behind has to read all again."""
 PING_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 RESET = b"event: reset\ndata: {}\n\n"

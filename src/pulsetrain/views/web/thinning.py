@@ -1,4 +1,4 @@
-"""A line for so many pixels: the least, the most and the last reading of each, so that no spike is lost."""
+"""A line for a given width in pixels: the least, the most and the last reading of each, so that no spike is lost."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,7 +15,7 @@ SAMPLE = 1000
 
 @dataclass(frozen=True)
 class ThinLine:
-    """Times and values of one line, NaN where the record has a gap. Low and high where a point stands for several."""
+    """Times and values of one line, NaN where the record has a gap. Low and high where a point represents several."""
 
     times: Floats
     last: Floats

@@ -1,4 +1,4 @@
-// Which page is shown: by the address. Links within are followed without loading all anew.
+// Which page is shown: by the address. Links within are followed without reloading.
 import { Problem } from "./api.js";
 import { button, h, show } from "./dom.js";
 
