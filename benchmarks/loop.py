@@ -80,7 +80,12 @@ def run(machine: Machine, quick: bool) -> Report:
         if quick and model not in QUICK_MODELS:
             continue
         count = steps // 4 if quick else steps
-        rounds = rounds_within(partial(_round, python, machine, model, count), QUICK_BOUND if quick else BOUND)
+        try:
+            rounds = rounds_within(partial(_round, python, machine, model, count), QUICK_BOUND if quick else BOUND)
+        except subprocess.TimeoutExpired as error:  # what the others gave is kept
+            reason = f"no answer in {error.timeout:g} s"
+            results.append(Result("loop", f"{model}: mean of a step", None, "us", failure=reason))
+            continue
         results += _results(model, rounds)
         notes.append(f"loop: {model}: {len(rounds)} rounds of {count} steps")
     return Report(results, notes)

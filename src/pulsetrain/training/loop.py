@@ -88,7 +88,8 @@ class Loop:
         noted = self._noted
         if len(noted) == MOST_EVENTS:
             self.recorder.skip("events", "Events of the training loop were lost: there were too many at once.")
-        events = [noted.popleft() for _ in range(len(noted))]
+        take = noted.popleft
+        events = [take() for _ in range(len(noted))]
         place = 0
         while place < len(events):
             event = events[place]

@@ -65,7 +65,7 @@ class RegularSteps:
         batch_events, used, data_wait = (0, 0, None) if data_pass is None else (1, data_pass.used, 0.0)
         to_monotonic = time.monotonic() - self._clock()
         last_end = last_backward = self._timing.last_event
-        last_amounts = UNKNOWN
+        last_amounts, last_rate = UNKNOWN, None
         count = 0
         while len(events) - place >= batch_events + 4:
             after = place + batch_events + 4
@@ -88,8 +88,12 @@ class RegularSteps:
             step_ends, rate = updated[1], updated[3]
             if not last_end <= forward_begins <= backward_begins <= backward_ends <= update_begins <= step_ends:
                 break
-            if step_ends == last_end or not (_is_known(loss) and _is_known(rate) and _is_known(norm)):
+            if step_ends == last_end or not (_is_known(loss) and (norm is None or _is_known(norm))):
                 break
+            if rate is not last_rate:  # nearly always the same object
+                if not _is_known(rate):
+                    break
+                last_rate = rate
             count += 1
             forward, backward = backward_begins - forward_begins, backward_ends - backward_begins
             epoch = epoch_of(used + count) if batch_events else None

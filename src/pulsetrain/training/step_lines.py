@@ -135,8 +135,8 @@ class StepLines:
         seconds, data_wait, forward, backward, optimizer = parts
         samples, tokens, padding = amounts
         self.step = number = self.step + 1
-        other = max(0.0, seconds - (data_wait or 0.0) - (forward + backward) - optimizer)
-        times = (number, seconds, forward, backward, optimizer, other)
+        other = seconds - (data_wait or 0.0) - (forward + backward) - optimizer
+        times = (number, seconds, forward, backward, optimizer, other if other > 0.0 else 0.0)
         has_most = epoch is not None and loss is not None and learning_rate is not None and data_wait is not None
         if has_most and samples is not None and tokens is None and gradient_norm is None and self._flops is None:
             rest = (data_wait, samples, samples / seconds, epoch, learning_rate, loss)
