@@ -10,6 +10,10 @@ from tests.servers import program
 
 CONTAINERS = Path(__file__).parents[1] / "containers"
 DOCKERFILES = sorted(CONTAINERS.glob("*/Dockerfile"))
+OTHERS = [
+    CONTAINERS.parent / "src/pulsetrain/deploy/docker/Dockerfile",
+    CONTAINERS.parent / "examples/cluster_trainer/Dockerfile",
+]
 IMAGES = {
     *("gpu_base", "sciml_base", "mantid_base", "mantid_run_1", "mantid_run_8", "mnist_tf_keras"),
     *("stemdl_classification_1gpu", "stemdl_classification_2gpu", "synthetic_regression", "dummy"),
@@ -44,7 +48,7 @@ def test_there_are_all_images_of_the_older_tool() -> None:
     assert {file.parent.name for file in DOCKERFILES} == IMAGES
 
 
-@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
+@pytest.mark.parametrize("file", [*DOCKERFILES, *OTHERS], ids=lambda file: file.parent.name)
 def test_hadolint_finds_nothing(file: Path) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
     command = [hadolint if hadolint.exists() else program("hadolint"), "-c", CONTAINERS / ".hadolint.yaml", file]

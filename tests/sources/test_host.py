@@ -190,3 +190,16 @@ def test_a_container_without_cards_counts_all_but_loopback(machine: Path, read: 
 def test_the_host_is_there_whether_or_not_we_are_in_a_container() -> None:
     names = [source.name for source in open_sources(Options())]
     assert names in (["host"], ["host", "cgroup"])
+
+
+def test_in_a_pod_the_network_is_that_of_the_node(tmp_path: Path) -> None:
+    for link, received, hardware in (("ens4", 700, True), ("veth1", 9, False), ("lo", 5, False)):
+        statistics = tmp_path / "class/net" / link / "statistics"
+        statistics.mkdir(parents=True)
+        (statistics / "rx_bytes").write_text(f"{received}\n")
+        (statistics / "tx_bytes").write_text(f"{received + 1}\n")
+        if hardware:
+            (statistics.parent / "device").mkdir()
+    (sample,) = HostSource(tmp_path, of_node=True).read()
+    assert sample.values["network_device_received_bytes"] == {"ens4": 700}
+    assert sample.values["network_sent_bytes"] == 701

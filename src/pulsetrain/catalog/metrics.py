@@ -224,6 +224,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     _host("job_network_sent_bytes", "bytes", "Sent by it.", "counter", name="job_network_sent_bytes_total"),
     # The driver of the GPUs
+    _host(
+        "gpu_pods",
+        "",
+        "Always 1: the pod that holds a GPU, in Kubernetes; in a line, as `UUID/namespace/pod/container`.",
+        by="pod",
+        name="gpu_pod_info",
+    ),
     _host("gpu_driver_versions", "", "1 for the version of the NVIDIA driver.", by="version", name="gpu_driver_info"),
     _host("cuda_versions", "", "1 for the newest CUDA that the driver supports.", by="version", name="cuda_info"),
     # Energy of the CPU

@@ -14,6 +14,7 @@ from pulsetrain import __version__, catalog
 from pulsetrain.catalog import EXPORTED, METRICS, SAMPLE_TABLES, STEP_BUCKETS
 from pulsetrain.catalog.labels import label_text, subject_labels
 from pulsetrain.live import Live, SubjectState
+from pulsetrain.outputs.gpu_pods import GPU_PODS, pod_of, pods_of_gpus
 from pulsetrain.outputs.points import Family, Kind, Labels, Point, make_labels, with_label
 from pulsetrain.outputs.spellings import SPELLINGS
 from pulsetrain.rules.alert import series_labels
@@ -97,10 +98,11 @@ def joined(groups: Iterable[Iterable[Family]]) -> list[Family]:
 
 def _native(live: Live, scope: Mapping[str, str], run_info: RunInfo | None, now: float) -> Iterator[Family]:
     points: dict[str, list[Point]] = defaultdict(list)
+    pods = pods_of_gpus(live)
     job = {state.subject.key for state in live.table("process") if "gpu_index" not in state.subject.labels}
     for table in _OF_INFO:
         for state in live.table(table):
-            own = subject_labels(state.subject, scope, job)
+            own = {**subject_labels(state.subject, scope, job), **_pod_labels(state, pods)}
             labels = make_labels(own)
             _values(state, labels, points)
             if table == "training":
@@ -142,9 +144,17 @@ def _values(state: SubjectState, labels: Labels, points: dict[str, list[Point]])
             points[others[field].name] += _several(others[field], value, labels)
 
 
+def _pod_labels(state: SubjectState, pods: Mapping[str, Mapping[str, str]]) -> Mapping[str, str]:
+    """Namespace, pod and container that hold a GPU or an instance."""
+    return pods.get(state.subject.key, {}) if state.subject.table in ("gpu", "mig") else {}
+
+
 def _several(metric: Metric, value: Value, labels: Labels) -> Iterator[Point]:
     """A value for each device, core or source; or a 1 for each word."""
-    if metric.by and isinstance(value, dict):
+    if metric.name == GPU_PODS and isinstance(value, dict):
+        for key in value:
+            yield Point(make_labels(dict(labels), pod_of(key)), 1)
+    elif metric.by and isinstance(value, dict):
         for key, number in value.items():
             yield Point(with_label(labels, metric.by, key), number)
     elif metric.kind == "words" and isinstance(value, list):

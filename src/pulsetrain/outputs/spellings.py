@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from pulsetrain.catalog.labels import label_text
 from pulsetrain.catalog.xids import xid_label
 from pulsetrain.live import Live, SubjectState
+from pulsetrain.outputs.gpu_pods import pods_of_gpus
 from pulsetrain.outputs.points import Family, Kind, Labels, Point, make_labels, with_label
 from pulsetrain.units import MIB
 
@@ -240,8 +241,16 @@ def dcgm(live: Live, scope: Mapping[str, str]) -> Iterator[Family]:
     """As dcgm-exporter spells it. A MIG instance has the labels of its GPU, and its own number and profile."""
     host = {"Hostname": scope.get("host", ""), "DCGM_FI_DRIVER_VERSION": _driver_version(live)}
     addresses = {state.subject.labels["uuid"]: _pci_bus_id(state) for state in live.table("gpu")}
+    pods = pods_of_gpus(live)
     states = [
-        (state, make_labels(_dcgm_labels(state, addresses.get(state.subject.labels["uuid"], "")), host))
+        (
+            state,
+            make_labels(
+                _dcgm_labels(state, addresses.get(state.subject.labels["uuid"], "")),
+                host,
+                pods.get(state.subject.key, {}),
+            ),
+        )
         for state in (*live.table("gpu"), *live.table("mig"))
     ]
     yield from _families(DCGM, states)

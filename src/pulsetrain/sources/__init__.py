@@ -47,6 +47,7 @@ SOURCES: dict[str, str] = {
     "host": "CPU, memory, disks, network, container limits",
     "file_systems": "room on disks",
     "rapl": "CPU and memory energy",
+    "gpu_pods": "which pod holds which GPU, on Kubernetes",
 }
 """Module below this package, and what it sees. Each has `open_sources(options)`, which raises `Unavailable`."""
 

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import platform
 from typing import NamedTuple
@@ -25,7 +25,8 @@ _LINUX = platform == "linux"
 
 
 def open_sources(options: Options) -> list[Source]:
-    sources: list[Source] = [HostSource()]
+    node = os.environ.get("PULSETRAIN_SYS")  # where a pod has the /sys of its node
+    sources: list[Source] = [HostSource(Path(node), of_node=True) if node else HostSource()]
     with contextlib.suppress(Unavailable):  # a machine that is no container lacks nothing
         sources.append(Cgroup())
     return sources
@@ -40,14 +41,25 @@ class CoreTimes(NamedTuple):
     """Where the platform counts it; not part of `idle`."""
 
 
+class NetworkBytes(NamedTuple):
+    """Of one network card, since it was set up."""
+
+    received: int
+    sent: int
+
+
 class HostSource:
     """Works everywhere. What a platform does not have is left out: iowait outside Linux, load averages on Windows."""
 
     name = "host"
     period = 1.0  # faster, its figures are noise, and cost more than the GPUs
 
-    def __init__(self, sys: Path = Path("/sys"), clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, sys: Path = Path("/sys"), clock: Callable[[], float] = time.monotonic, *, of_node: bool = False
+    ) -> None:
+        """`of_node` when `sys` is that of the node around our pod."""
         self._sys = sys
+        self._of_node = of_node
         self._clock = clock
         self._core_times, self._core_times_at = _core_times(), clock()
         self._swap: dict[str, Value] = {}
@@ -107,7 +119,7 @@ class HostSource:
     def _network(self) -> dict[str, Value]:
         links = {
             link: io
-            for link, io in psutil.net_io_counters(pernic=True, nowrap=False).items()
+            for link, io in self._links().items()
             if link not in ("lo", "lo0") and "loopback" not in link.lower()
         }
         if _LINUX:
@@ -118,11 +130,22 @@ class HostSource:
         if not links:
             return {}
         return {
-            "network_received_bytes": sum(io.bytes_recv for io in links.values()),
-            "network_sent_bytes": sum(io.bytes_sent for io in links.values()),
-            "network_device_received_bytes": {link: io.bytes_recv for link, io in links.items()},
-            "network_device_sent_bytes": {link: io.bytes_sent for link, io in links.items()},
+            "network_received_bytes": sum(io.received for io in links.values()),
+            "network_sent_bytes": sum(io.sent for io in links.values()),
+            "network_device_received_bytes": {link: io.received for link, io in links.items()},
+            "network_device_sent_bytes": {link: io.sent for link, io in links.items()},
         }
+
+    def _links(self) -> Mapping[str, "NetworkBytes"]:
+        """A pod has a network of its own: that of its node is in the node's /sys, where it is mounted."""
+        if not self._of_node:
+            counted = psutil.net_io_counters(pernic=True, nowrap=False)
+            return {link: NetworkBytes(io.bytes_recv, io.bytes_sent) for link, io in counted.items()}
+        found = {}
+        for link in sorted((self._sys / "class/net").glob("*/statistics")):
+            received, sent = (int((link / f"{way}_bytes").read_text()) for way in ("rx", "tx"))
+            found[link.parent.name] = NetworkBytes(received, sent)
+        return found
 
     def _has_device(self, kind: str, name: str) -> bool:
         return (self._sys / "class" / kind / name / "device").exists()
