@@ -62,7 +62,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Any:
     try:
         address = exporter.url.removeprefix("http://").removesuffix("/")
         with Prometheus(tmp_path_factory.mktemp("peers"), targets=[address]) as prometheus:
-            assert eventually(lambda: prometheus.query("nvidia_smi_index"))
+            assert eventually(lambda: prometheus.query("nvidia_smi_gpu_info"))
             yield prometheus
     finally:
         exporter.close()
