@@ -81,7 +81,7 @@ def test_a_run_is_in_all_trackers_at_its_end_with_a_server_that_came_late(
         found = Mlflow(mlflow.url)
         assert found.history("loss") == losses
         assert [step for step, _ in found.history("accuracy")] == list(range(1, STEPS + 1))
-        assert {"system/gpu_0/utilization_percent", "system/host/cpu_percent", "run/energy_joules", "run/cost"} <= (
+        assert {"system/gpu_0/utilization_percent", "system/host/cpu_ratio", "run/energy_joules", "run/cost"} <= (
             found.names
         )
         assert found.tags["team"] == "blue"
