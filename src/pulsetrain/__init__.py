@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pulsetrain import torch as torch
     from pulsetrain.loading import load
     from pulsetrain.training.api import config, finish, init, log, monitor, phase, set_training
+    from pulsetrain.training.files import note_file
     from pulsetrain.training.legacy import GPUMonitor, GPUMonitoringCallback, TrainingMonitorCallback
     from pulsetrain.training.steps import steps
     from pulsetrain.views.notebook.magic import load_ipython_extension as load_ipython_extension
@@ -31,6 +32,7 @@ __all__ = [
     "load",
     "log",
     "monitor",
+    "note_file",
     "phase",
     "set_training",
     "show",
@@ -46,6 +48,7 @@ _HOMES = {
     "load": "pulsetrain.loading",
     "load_ipython_extension": "pulsetrain.views.notebook.magic",
     "show": "pulsetrain.views.notebook.show",
+    "note_file": "pulsetrain.training.files",
     "steps": "pulsetrain.training.steps",
     **dict.fromkeys(("GPUMonitor", "GPUMonitoringCallback", "TrainingMonitorCallback"), "pulsetrain.training.legacy"),
 }

@@ -81,6 +81,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What is done when a rule fires: `NonFinite=stop`; docs/notify.md."""
     palette: Literal["terminal", "okabe-ito", "cividis", "plain"] | None = None
     price: str | None = None
+    private: bool | None = None
     project: str | None = None
     pue: float | None = None
     push: dict[str, Push] = {}

@@ -1,5 +1,6 @@
 """The configuration of a training, by hand and as it is seen: who counts, what is kept of it, and what is covered."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -36,7 +37,11 @@ def run(home: Path, script: Path, *words: str) -> subprocess.CompletedProcess[st
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PULSETRAIN_", "PYTHON"))}
     command = [sys.executable, "-m", "pulsetrain", "run", "--simulate", "1xL4", "--quiet", "--", sys.executable]
     return subprocess.run(
-        [*command, str(script), *words], env={**kept, "PULSETRAIN_HOME": str(home)}, capture_output=True, text=True
+        [*command, str(script), *words],
+        env={**kept, "PULSETRAIN_HOME": str(home)},
+        cwd=script.parent,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -76,3 +81,38 @@ def test_a_configuration_without_end_is_bounded_and_no_array_is_read() -> None:
     text = "x" * 200_000
     config, sources = merged_config({}, [SaidNote(name, {name: text}, False) for name in ("a", "b")])
     assert (list(config), sources) == (["a"], ["a"])
+
+
+SEEN = """
+import argparse, random, sys
+import pulsetrain
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(dest="command")
+train = commands.add_parser("train")
+train.add_argument("--lr", type=float)
+train.add_argument("--hub-token")
+argparse.ArgumentParser().parse_known_args(["other"])
+args = parser.parse_args()
+with open("best.pt", "wb") as file:
+    file.write(b"weights")
+for step in range(3):
+    pulsetrain.log(step=step, loss=1.0)
+pulsetrain.note_file("best.pt", step=2)
+pulsetrain.note_file("missing.pt")
+"""
+
+
+def test_options_of_argparse_versions_packages_and_noted_files_are_in_the_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SEEN)
+    done = run(tmp_path / "home", tmp_path / "train.py", "train", "--lr", "3e-4", "--hub-token", "sesame-sesame")
+    assert done.returncode == 0, done.stderr
+    found = recorded(tmp_path / "home")
+    assert found["config"] == {"command": "train", "lr": 3e-4, "hub_token": "***"}
+    assert found["config_sources"] == ["argparse"]
+    assert found["versions"]["python"] == sys.version.split()[0]
+    (packages,) = tmp_path.glob(f"home/runs/*/{found['packages']}")
+    assert "msgspec==" in packages.read_text()
+    noted, missing = found["files"]
+    assert (noted["path"], noted["bytes"], noted["step"]) == (str(tmp_path / "best.pt"), 7, 2)
+    assert noted["sha256"] == hashlib.sha256(b"weights").hexdigest()
+    assert missing == {"path": str(tmp_path / "missing.pt"), "kind": "file"}

@@ -238,6 +238,7 @@ METRICS: tuple[Metric, ...] = (
     _host("cpu_package_energy_joules", "joules", "Energy of each CPU package.", "counter", by="package"),
     _host("dram_energy_joules", "joules", "Energy of all memory banks (RAPL).", "counter"),
     _host("dram_package_energy_joules", "joules", "Energy of each package's memory.", "counter", by="package"),
+    _host("end_announced", "bool", "1 once the cloud has announced that it takes this machine away."),
     # pulsetrain itself
     _host("source_up", "bool", "1 while a source can be read.", by="source", name="pulsetrain_source_up"),
     _host(

@@ -112,5 +112,6 @@ def _about(recording: "RunRecording") -> bytes:
             "training_folder": str(recording.host_folder),
             "stamp": f"{recording.start:%Y%m%d_%H%M%S}",
             "started": recording.started,
+            "private": recording.run.private,
         }
     )

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from msgspec.structs import asdict
 
 from pulsetrain.cli import logs as log_lines
 from pulsetrain.outputs import OutputOptions
 from pulsetrain.outputs.push import KINDS
 from pulsetrain.outputs.trackers import KINDS as TRACKERS
-from pulsetrain.runs.folder import CountingOptions
+from pulsetrain.runs.folder import CountingOptions, Run
 from pulsetrain.sources import Options
 from pulsetrain.watching.options import WatchOptions
 
@@ -118,9 +119,13 @@ class Accounting:
     def of_new(self) -> CountingOptions:
         return self.said.over(self.settings)
 
-    def of_recorded(self, recorded: CountingOptions) -> CountingOptions:
-        """What a run was recorded with takes precedence over a settings file that may have changed since."""
-        return self.said.over(recorded).over(self.settings)
+    def of_recorded(self, run: Run) -> CountingOptions:
+        """What a run was recorded with takes precedence over a settings file that may have changed since.
+
+        What only the place of its machine said comes last.
+        """
+        by_user = {name: None if name in run.account_sources else value for name, value in asdict(run.account).items()}
+        return self.said.over(CountingOptions(**by_user)).over(self.settings).over(run.account)
 
 
 def _source(name: str) -> ParameterSource | None:
@@ -280,6 +285,12 @@ directory = click.option(
 shared = click.option(
     "--shared", is_flag=True, envvar="PULSETRAIN_SHARED", help="Let your group read the run; by default only you can."
 )
+private = click.option(
+    "--private",
+    is_flag=True,
+    envvar="PULSETRAIN_PRIVATE",
+    help="Record neither command lines nor anything of the code; docs/privacy.md.",
+)
 
 
 class _Place(click.ParamType[str]):
@@ -365,7 +376,9 @@ logs = together(log_format, log_level)
 def watching(function: Callable[..., Any], interval: Decorator = interval) -> Callable[..., Any]:
     """All that `run`, `attach`, `watch` and `bench` have in common, handed on as one argument `watching`."""
 
-    @together(name, project, tag, directory, send_to, shared, interval, machine, account, prometheus, push, on_alert)
+    @together(
+        name, project, tag, directory, send_to, shared, private, interval, machine, account, prometheus, push, on_alert
+    )
     @wraps(function)
     def call(
         *args: Any,
@@ -375,6 +388,7 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
         directory: str | None,
         send_to: Sequence[str],
         shared: bool,
+        private: bool,
         interval: float,
         machine: Options,
         account: Accounting,
@@ -396,6 +410,7 @@ def watching(function: Callable[..., Any], interval: Decorator = interval) -> Ca
             directory=directory,
             to=[place for place in send_to if place],
             shared=shared,
+            private=private,
             account=account.of_new(),
             thresholds=configured.thresholds,
             outputs=replace(outputs, push=push),

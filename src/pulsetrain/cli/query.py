@@ -43,7 +43,7 @@ def query(
     schema: bool,
     directory: str | None,
 ) -> None:
-    """Query recorded runs in SQL (DuckDB's), over the tables gpu, mig, host, process, training, events and runs.
+    """Query recorded runs in SQL (DuckDB's), over the tables of `query --schema`: gpu, host, training, runs, ...
 
         pulsetrain query "select run, avg(power_draw_watts) from gpu group by run"
 

@@ -65,7 +65,7 @@ def report(
     if changed is not None:
         show_changes(folder, changed, as_json)
         return
-    counted = account.of_recorded(folder.load().account)
+    counted = account.of_recorded(folder.load())
     with closing(Database([folder])) as database:
         thresholds = settings.in_force().config.thresholds
         found = study(database, folder, counted, refresh_carbon=refresh_carbon, thresholds=thresholds)

@@ -1,4 +1,4 @@
-"""`pulsetrain runs`: the recorded runs, to list, name, tag, annotate, remove, prune and seal."""
+"""`pulsetrain runs`: the recorded runs, to list, name, tag, annotate, group, remove, prune and seal."""
 
 import re
 import sys
@@ -64,7 +64,11 @@ def _choice(command: Command) -> Command:
         help="By name, user, project, status, started, took, size, steps, loss, step_seconds, energy, carbon, cost, "
         "goodput, utilization, a tag, a setting, a logged name or best/NAME; -FIELD reverses the order.",
     )
-    show = click.option("--show", metavar="NAMES", help="Columns for tags, settings or logged names: lr,val_loss.")
+    show = click.option(
+        "--show",
+        metavar="NAMES",
+        help="Columns for tags, settings, logged names or versions: lr,val_loss,commit,torch.",
+    )
     project = click.option("--project", help="Only runs of this project.")
     return project(where(sort(show(command))))
 
@@ -153,6 +157,15 @@ def tag(home: Home, run: str, tags: tuple[str, ...]) -> None:
 def note(home: Home, run: str, text: str) -> None:
     """Write a note about a run; an empty TEXT removes it."""
     _change(home.resolve(run), note=text)
+
+
+@runs.command()
+@options.run_required
+@click.argument("project")
+@click.pass_obj
+def group(home: Home, run: str, project: str) -> None:
+    """Put a run into a PROJECT, by which `runs --project` and `runs --by project` group; an empty one takes it out."""
+    _change(home.resolve(run), project=project)
 
 
 @runs.command()

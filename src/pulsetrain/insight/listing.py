@@ -12,7 +12,7 @@ import msgspec
 from pulsetrain.errors import PulsetrainError, UsageError
 from pulsetrain.insight.digest import RunDigest, load_digest
 from pulsetrain.insight.own_metrics import own_names
-from pulsetrain.runs.database import Database
+from pulsetrain.runs.database import Database, flat_values
 from pulsetrain.runs.folder import Run, RunFolder
 from pulsetrain.runs.line_columns import identifier
 
@@ -29,7 +29,7 @@ class ListedRun(msgspec.Struct, kw_only=True):
     digest: RunDigest
 
     def value(self, field: str) -> str | float | None:
-        """A figure, a tag, a setting such as `lr` or `model.depth`, or what the program logged under this name."""
+        """A figure, a tag, a setting such as `lr` or `model.depth`, what the program logged so, a version."""
         digest = self.digest
         about: dict[str, str | float | None] = {
             "id": self.run.id,
@@ -59,20 +59,31 @@ class ListedRun(msgspec.Struct, kw_only=True):
             return digest.loss_best
         logged = digest.best if field.startswith(BEST) else digest.logged
         name = field.removeprefix(BEST)
-        return logged.get(name, flat_settings(self.run.config).get(field))
+        if name in logged:
+            return logged[name]
+        return flat_settings(self.run.config).get(field, _was(self.run).get(field))
 
 
-def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, str | float]:
-    """The settings of a training by dotted name: `{"model": {"depth": 12}}` is `model.depth`."""
+def _was(run: Run) -> dict[str, str | float]:
+    """What else a run was: `commit`, `branch`, `torch`, `parameters`, `seeds.torch`, `machine_type`, `region`."""
     found: dict[str, str | float] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            found |= flat_settings(value, f"{prefix}{key}.")
-        elif isinstance(value, bool) or not isinstance(value, (int, float)):
-            found[prefix + key] = str(value)
-        else:
-            found[prefix + key] = float(value)
-    return found
+    for host in run.hosts.values():
+        if host.place:
+            said = {
+                name: getattr(host.place, name) for name in ("cloud", "machine_type", "region", "zone", "container")
+            }
+            found.update({name: text for name, text in said.items() if text})
+    if run.code:
+        found.update(commit=run.code.commit, branch=run.code.branch, dirty="yes" if run.code.dirty else "no")
+    return {**found, **run.versions, **flat_settings(run.training)}
+
+
+def flat_settings(config: Mapping[str, Any]) -> dict[str, str | float]:
+    """The settings of a training by dotted name: `{"model": {"depth": 12}}` is `model.depth`."""
+    return {
+        name: str(value) if isinstance(value, bool) or not isinstance(value, (int, float)) else float(value)
+        for name, value in flat_values(config)
+    }
 
 
 def list_runs(found: Sequence[tuple[RunFolder, Run]]) -> list[ListedRun]:

@@ -62,6 +62,10 @@ class RunningAccount:
         self._shown_joules: dict[str, float] = {}
         """By device. It never falls: a sum may be a little less than what was carried on before it."""
 
+    def set_price(self, price: Price) -> None:
+        """From now on, also for what was used before."""
+        self._price = price
+
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         for sample in snapshot.samples:
             self._take(sample, snapshot.elapsed)

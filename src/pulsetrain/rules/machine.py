@@ -108,6 +108,15 @@ RULES = (
         ),
     ),
     Rule(
+        name="MachineEndAnnounced",
+        topic="machine",
+        severity="critical",
+        when=signal("host", "end_announced").equals(1),
+        summary="{host} is about to be taken away by its cloud",
+        description="The notice of a spot machine: 30 seconds on Google Cloud and Azure, two minutes on AWS.",
+        advice="Save a checkpoint now; --on-alert MachineEndAnnounced=checkpoint tells the program to.",
+    ),
+    Rule(
         name="GpuXidError",
         topic="machine",
         severity="critical",

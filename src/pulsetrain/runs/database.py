@@ -1,4 +1,4 @@
-"""Runs as tables, through DuckDB: gpu, mig, host, process, training, events, runs.
+"""Runs as tables, through DuckDB: gpu, mig, host, process, training, events, runs, config.
 
 Every declared column is there, null where a run has no such value, so that a query never fails on an older folder; what
 else the lines have becomes columns after these. Lines that cannot be read are left out and counted.
@@ -225,7 +225,9 @@ class Database:
         if table in self._opened:
             return
         if table == "runs":
-            self._connection.execute(_runs_view(self._runs))
+            self._connection.execute(_rows_view("runs", list(map(_run_row, self._runs))))
+        elif table == "config":
+            self._connection.execute(_rows_view("config", [row for run in self._runs for row in _config_rows(run)]))
         else:
             self._open_lines(table)
         self._opened.add(table)
@@ -375,13 +377,45 @@ def _view(table: str) -> str:
     return f"CREATE VIEW {table} AS SELECT {everything}, {OTHER.name} FROM lines.{table}"
 
 
-def _runs_view(runs: Sequence[RunFolder]) -> str:
-    """The table of runs, with all its rows in it."""
-    types = {column.name: column.type for column in columns("runs")}
+def _rows_view(table: str, table_rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table about runs, with all its rows in it."""
+    types = {column.name: column.type for column in columns(table)}
     structure = [{name: [type[:-2]] if type.endswith("[]") else type for name, type in types.items()}]
-    rows, shape = (msgspec.json.encode(part).decode() for part in (list(map(_run_row, runs)), structure))
+    rows, shape = (msgspec.json.encode(part).decode() for part in (table_rows, structure))
     listed = f"unnest(json_transform({quoted(rows)}, {quoted(shape)}))"
-    return f"CREATE VIEW runs AS SELECT unnest(row) FROM (SELECT {listed} AS row)"
+    return f"CREATE VIEW {table} AS SELECT unnest(row) FROM (SELECT {listed} AS row)"
+
+
+def _config_rows(folder: RunFolder) -> Iterator[dict[str, Any]]:
+    """What a run was, by dotted names."""
+    try:
+        run = folder.load()
+    except PulsetrainError:
+        return
+    places = {name: msgspec.to_builtins(host.place) for name, host in run.hosts.items() if host.place}
+    kinds = {
+        "config": run.config,
+        "versions": run.versions,
+        "training": run.training,
+        "code": msgspec.to_builtins(run.code) if run.code else {},
+        "place": next(iter(places.values()), {}) if len(places) < 2 else places,
+        "environment": run.environment,
+    }
+    for kind, values in kinds.items():
+        for name, value in flat_values(values):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            number = float(value) if is_number else None
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            yield {"run": folder.path.name, "kind": kind, "name": name, "value": text, "number": number}
+
+
+def flat_values(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested values by dotted name: `{"model": {"depth": 12}}` is `model.depth`."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat_values(value, f"{prefix}{key}.")
+        else:
+            yield prefix + str(key), value
 
 
 def _run_row(folder: RunFolder) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from pulsetrain.catalog import TABLES
 from pulsetrain.errors import PulsetrainError, UsageError
 from pulsetrain.regular_files import is_regular, open_regular, read_description
 from pulsetrain.runs import liveness
+from pulsetrain.runs.description import Code, NotedFile, Place
 from pulsetrain.untrusted import showable, showable_json
 
 SCHEMA = 1
@@ -81,6 +82,20 @@ class Run(msgspec.Struct, kw_only=True):
     """The settings of the training: plain values, nested."""
     config_sources: list[str] = []
     """Who knew them: `pulsetrain.config`, `argparse`, ..."""
+    private: bool = False
+    """Whether command line, working folder, environment and code were not to be recorded."""
+    code: Code | None = None
+    """None where no git repository was seen."""
+    versions: dict[str, str] = {}
+    """Of Python, frameworks and libraries, as the training process has them."""
+    packages: str = ""
+    """The file in the run folder that lists what is installed in the training's environment."""
+    training: dict[str, Any] = {}
+    """What was seen of the training itself: precision, seeds, parameters of the model, batch size, ranks."""
+    environment: dict[str, str] = {}
+    """Variables of the environment that change how a training runs."""
+    files: list[NotedFile] = []
+    """Checkpoints and other files that the training wrote."""
     note: str = ""
     """What somebody wrote down about it: `pulsetrain runs note`."""
     start: datetime
@@ -98,6 +113,8 @@ class Run(msgspec.Struct, kw_only=True):
     lost_samples: int = 0
     """Samples that could not be written, because the disk was full or away."""
     account: CountingOptions = msgspec.field(default_factory=CountingOptions)
+    account_sources: dict[str, str] = {}
+    """Who named `price` and `carbon_region`, where the user did not."""
 
     def __post_init__(self) -> None:
         if self.seconds is None and self.end is not None:  # of an older version
@@ -141,6 +158,7 @@ class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
     python: str = ""
     system: str = ""
     cpu_cores: int = 0
+    cpu_model: str = ""
     memory_bytes: int = 0
     pid: int = 0
     """The watching process."""
@@ -151,6 +169,8 @@ class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
     """When elapsed seconds began, on the monotonic clock of this machine."""
     launch: Launch | None = None
     """None where no launcher was seen."""
+    place: Place | None = None
+    """None until it is known."""
     attempts: list[HostAttempt] = []
     """In order of time. Empty in runs of older versions."""
     clock_error_seconds: float | None = None

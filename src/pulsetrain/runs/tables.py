@@ -6,7 +6,7 @@ from pulsetrain.snapshot import Metric
 
 LINE_TABLES = tuple(catalog.TABLES)
 """Those made of the lines of a run."""
-TABLES = (*LINE_TABLES, "runs")
+TABLES = (*LINE_TABLES, "runs", "config")
 
 _TIMES = (
     Column("timestamp", "TIMESTAMP", "UTC", "When, by the machine's clock."),
@@ -46,9 +46,20 @@ _RUNS = (
 )
 
 
+_CONFIG = (
+    _WHERE[0],
+    Column("kind", "VARCHAR", "", "config, versions, training (what was seen of it), code, place or environment."),
+    Column("name", "VARCHAR", "", "By dotted name: model.depth."),
+    Column("value", "VARCHAR", "", "As text."),
+    Column("number", "DOUBLE", "", "The same as a number; null for what is none."),
+)
+"""What a run was, a row for each setting and fact."""
+_OF_RUNS = {"runs": _RUNS, "config": _CONFIG}
+
+
 def columns(table: str) -> tuple[Column, ...]:
     """Every column of a table that is declared, as a query sees them."""
-    return _RUNS if table == "runs" else (*_WHERE, *line_columns(table), OTHER)
+    return _OF_RUNS.get(table) or (*_WHERE, *line_columns(table), OTHER)
 
 
 def line_columns(table: str) -> tuple[Column, ...]:

@@ -95,6 +95,8 @@ def init(
     except WatcherFailed as error:
         _warn_once("pulsetrain.init: the watching process %s: nothing is recorded" % error, 3)
         return None
+    if _watcher.about.get("private"):
+        os.environ[process.PRIVATE] = "1"
     process.record_into(*(_watcher.about[key] for key in ("training_folder", "stamp", "started")))
     if instrument:
         from pulsetrain.training.autoload.sitecustomize import watch_frameworks
@@ -121,6 +123,8 @@ def config(values: Any = None, /, **settings: Any) -> None:
                 record(one, "pulsetrain.config", explicit=True)
             except TypeError:
                 _warn_once("pulsetrain.config: neither a dict nor an object with attributes; it is not recorded", 3)
+            except Exception as error:  # of the program's own objects, such as a config with a value missing
+                _warn_once("pulsetrain.config: not recorded: %s: %s" % (type(error).__name__, error), 3)
 
 
 def log(metrics: Mapping[str, Any] | None = None, /, **fields: Any) -> None:

@@ -1,10 +1,11 @@
-"""How long a program takes to save and load checkpoints, whoever writes them: most savers end up in these functions."""
+"""Where a program saves checkpoints, and how long that and loading take: most savers end up in these functions."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
+from pulsetrain.training.files import watch_savers
 from pulsetrain.training.spans import Spans, note_phase
 
 SAVING, LOADING = "checkpoint", "loading"
@@ -14,6 +15,7 @@ _spans = Spans("The watch on checkpoints")
 
 def watch_checkpoints(torch: Any) -> None:
     """`torch.save` and `torch.load`."""
+    watch_savers(torch, ("save",))
     _spans.wrap(torch, ("save",), note_phase, SAVING)
     _spans.wrap(torch, ("load",), note_phase, LOADING)
     torch.serialization.save, torch.serialization.load = torch.save, torch.load
@@ -30,6 +32,7 @@ def install(module: Any) -> None:
         saving.append("save")
         loading.append("load")
     originals = {name: getattr(module, name, None) for name in (*saving, *loading)}
+    watch_savers(module, saving)
     _spans.wrap(module, saving, note_phase, SAVING)
     _spans.wrap(module, loading, note_phase, LOADING)
     for part in ("state_dict_saver", "state_dict_loader"):  # where others import them from

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from pulsetrain.training import provenance
+from pulsetrain.training import process, provenance
 
 MOST_VALUES = 1000
 DEEPEST = 6
@@ -26,6 +26,8 @@ def record(values: Any, source: str, *, explicit: bool = False) -> None:
     They are copied now, and masked and written in the background. Raises TypeError for what has no names; a hook calls
     it under its guard.
     """
+    if not explicit and process.is_private():
+        return
     plain = plain_config(values)
     if plain:
         provenance.note("config", source, plain, explicit=explicit)
@@ -57,7 +59,7 @@ def _plain(value: Any, depth: int, left: list[int]) -> Any:
             value = vars(value)
         if isinstance(value, Mapping):
             return {str(key): _plain(member, depth + 1, left) for key, member in value.items() if left[0] > 0}
-        if isinstance(value, (list, tuple, set, frozenset)):
+        if isinstance(value, (Sequence, set, frozenset)) and not isinstance(value, (str, bytes)):
             return [_plain(member, depth + 1, left) for member in value if left[0] > 0]
     return _text(value)[:LONGEST_TEXT]
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from pulsetrain.training import loop as loops
+from pulsetrain.training import seen
 from pulsetrain.training.amounts import Amounts, amounts
 from pulsetrain.training.batches import DataPass
 from pulsetrain.training.guard import Guard, guarded
@@ -24,6 +25,8 @@ def watch_data(torch: Any, state: HookState) -> None:
         found: DataPass | None = getattr(self, "pulsetrain_pass", None)
         if found is None:
             found = self.pulsetrain_pass = DataPass(length_of(self))
+            if learns():
+                seen.note("batch_size", getattr(self._index_sampler, "batch_size", None))
         return found
 
     def length_of(self: Any) -> int | None:

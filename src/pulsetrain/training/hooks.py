@@ -20,6 +20,7 @@ from pulsetrain.training.hooked_backward import watch_backward, watch_gradients,
 from pulsetrain.training.hooked_data import watch_data
 from pulsetrain.training.hooked_updates import watch_clipping, watch_new_optimizers, watch_optimizers
 from pulsetrain.training.ranks import of_group
+from pulsetrain.training.seen import watch_autocast, watch_seeds
 
 
 def patch_torch(torch: Any) -> None:
@@ -31,6 +32,8 @@ def patch_torch(torch: Any) -> None:
     guarded(watch_collector)()
     guarded(watch_checkpoints)(torch)
     guarded(watch_collectives)(torch)
+    guarded(watch_seeds)()
+    guarded(watch_autocast)(torch, state.optimizers)
     untraced(torch, guarded(patch_torch))  # and with it all that are guarded: they share their code
     for watch in (
         *(watch_backward, watch_gradients, watch_scalers, watch_data, _watch_modes, watch_clipping),

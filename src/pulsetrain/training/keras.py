@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from pulsetrain.training import callbacks
+from pulsetrain.training import callbacks, config, seen
 from pulsetrain.training import loop as loops
 from pulsetrain.training.guard import guarded
 
@@ -99,6 +99,17 @@ def _watch_optimizers() -> None:
     kind.apply = apply
 
 
+@guarded
+def _record_settings(model: Any, optimizer: Any, params: Any) -> None:
+    """How the model was compiled and is fitted."""
+    settings = {name: (params or {}).get(name) for name in ("epochs", "steps")}
+    if optimizer is not None:
+        settings["optimizer"] = optimizer.get_config()
+    config.record({name: value for name, value in settings.items() if value is not None}, "Keras")
+    seen.note("parameters", int(model.count_params()))
+    seen.note("precision", str(getattr(getattr(model, "dtype_policy", None), "name", "") or "") or None)
+
+
 class KerasEvents:
     """The callback without its base class, which is there only where Keras is."""
 
@@ -150,6 +161,7 @@ class KerasEvents:
         self._phases.end_all()
         optimizer = getattr(self._model, "optimizer", None)
         self._steps_before = int(optimizer.iterations.numpy()) if optimizer is not None else 0
+        _record_settings(self._model, optimizer, self.params)
         self._total_steps = None
         callbacks.begin_training(self._steps_before, None)
         loop = loops.current()

@@ -7,7 +7,7 @@ import math
 from importlib import import_module
 from typing import Any
 
-from pulsetrain.training import callbacks
+from pulsetrain.training import callbacks, config, seen
 from pulsetrain.training import loop as loops
 from pulsetrain.training.amounts import amounts
 from pulsetrain.training.guard import guarded
@@ -65,6 +65,9 @@ class LightningEvents:
 
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        config.record(dict(getattr(pl_module, "hparams", None) or {}), "Lightning hparams")
+        config.record(dict(getattr(trainer.datamodule, "hparams", None) or {}), "Lightning hparams")
+        seen.note("precision", str(trainer.precision))
         self._losses = callbacks.StepLoss()
         self._updates = trainer.global_step
         self._step = trainer.global_step

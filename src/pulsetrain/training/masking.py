@@ -13,7 +13,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SECRET_WORDS = frozenset(
-    {"password", "passwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey"}
+    {"password", "passwd", "pwd", "passphrase", "secret", "secrets", "credential", "credentials", "apikey"}
 )
 _SECRET_KEYS = frozenset({"api", "access", "private", "secret", "auth", "account", "license", "signing", "encryption"})
 """What a `key` is that nobody else may know; `--key` alone is often the name of a column."""
@@ -35,6 +35,16 @@ _ASSIGNMENT = re.compile(r"([\w.-]{1,64})(=)([^\s&;,'\"]+)")
 _HEADER = re.compile(r"([\w.-]{1,64})(:\s)([^\s&;,'\"]+)")
 
 
+_IN_CODE = re.compile(
+    r"""([\w.-]{1,64}['"]?\s*(?:=|:|=>|,)\s*)(['"])((?:(?!\2)[^\\\n]|\\.)+)\2""",
+)
+"""A name and a text in quotes: `api_key = "..."`, `"token": '...'`, `os.environ["X_TOKEN"] = "..."`."""
+_SETTING = re.compile(r"^([+\- ]?\s*(?:export\s+)?)([\w.-]{1,64})(\s*[:=]\s*)([^\s'\"#(\[{]+)(\s*)$", re.MULTILINE)
+"""A line of a settings file: `password: ...`."""
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_LONG_KEY = re.compile(r"[A-Za-z0-9_+/=-]{32,}")
+
+
 def storable(text: str) -> str:
     """The text without what no UTF-8 file can hold: bytes of another encoding become replacement characters."""
     return _SURROGATES.sub(UNKNOWN_CHARACTER, text)
@@ -51,6 +61,14 @@ def masked_message(text: str) -> str:
     text = _BEARER.sub(rf"\1 {MASK}", text)
     text = _KNOWN_SECRETS.sub(MASK, text)
     return _ASSIGNMENT.sub(_mask_assignment, text)
+
+
+def masked_code(text: str) -> str:
+    """The same for lines of code and settings files: texts that are given to names that say they are secret."""
+    text = _PRIVATE_KEY.sub(MASK, text)
+    text = _SETTING.sub(_mask_setting, text)
+    text = _IN_CODE.sub(_mask_in_code, text)
+    return masked_message(text)
 
 
 def masked_command(words: Sequence[str]) -> list[str]:
@@ -91,6 +109,18 @@ def _mask_assignment(found: re.Match[str]) -> str:
     return f"{name}{sign}{MASK}" if _is_secret(name, value) else found[0]
 
 
+def _mask_in_code(found: re.Match[str]) -> str:
+    before, quote, value = found.groups()
+    name = re.sub(r"['\"\s=:>,]+$", "", before)
+    return f"{before}{quote}{MASK}{quote}" if _is_secret(name, value) else found[0]
+
+
+def _mask_setting(found: re.Match[str]) -> str:
+    indent, name, sign, value, end = found.groups()
+    is_call = re.search(r"[().\[]", value) is not None
+    return f"{indent}{name}{sign}{MASK}{end}" if not is_call and _is_secret(name, value) else found[0]
+
+
 def _is_secret(name: str, value: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words or not value or value == MASK:
@@ -98,7 +128,7 @@ def _is_secret(name: str, value: str) -> bool:
     if _SECRET_WORDS.intersection(words):
         return not value.startswith(("/", "./", "~"))  # the file that holds it may be seen
     if words[-1] == "key":
-        return not _SECRET_KEYS.isdisjoint(words[:-1])
+        return not _SECRET_KEYS.isdisjoint(words[:-1]) or _LONG_KEY.fullmatch(value) is not None
     if words[-1] == "token":
         return _TOKENS_OF_TEXT.isdisjoint(words) and not _HARMLESS_TOKEN.fullmatch(value)
     return False

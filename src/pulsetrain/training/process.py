@@ -19,6 +19,8 @@ STAMP = "PULSETRAIN_TRAINING_STAMP"
 STARTED = "PULSETRAIN_TRAINING_STARTED"
 """When the run started, on the monotonic clock of this machine."""
 
+PRIVATE = "PULSETRAIN_TRAINING_PRIVATE"
+"""Set where command lines and settings are not to be recorded, but for what the program says itself."""
 RUN_ID = "PULSETRAIN_RUN_ID"
 
 active: Recorder | None = None
@@ -46,7 +48,7 @@ def leave_ended_run() -> None:
     """Forget the run of the environment if it is over, so that another can begin: its variables may outlive it."""
     folder = os.environ.get(FOLDER)
     if folder and has_ended(folder):
-        for name in (FOLDER, STAMP, STARTED, RUN_ID):
+        for name in (FOLDER, STAMP, STARTED, PRIVATE, RUN_ID):
             os.environ.pop(name, None)
         if _recorder is not None:
             close()
@@ -60,9 +62,14 @@ def close() -> None:
         _recorder.close()
 
 
-def environment(folder: str, stamp: str, started: float) -> dict[str, str]:
+def environment(folder: str, stamp: str, started: float, *, private: bool = False) -> dict[str, str]:
     """What `pulsetrain run` puts into the environment of its command."""
-    return {FOLDER: folder, STAMP: stamp, STARTED: repr(started)}
+    return {FOLDER: folder, STAMP: stamp, STARTED: repr(started), **({PRIVATE: "1"} if private else {})}
+
+
+def is_private() -> bool:
+    """Whether neither command lines nor settings are to be recorded, but for what the program says itself."""
+    return bool(os.environ.get(PRIVATE))
 
 
 def about() -> dict[str, Any]:
@@ -70,7 +77,7 @@ def about() -> dict[str, Any]:
     return {
         "local_rank": ranks.local_rank(),
         "python": sys.version.split()[0],
-        "command": storable(" ".join(masked_command(sys.argv))[:200]) if hasattr(sys, "argv") else "",
+        "command": "" if is_private() else storable(" ".join(masked_command(getattr(sys, "argv", [])))[:200]),
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Union
@@ -16,6 +17,8 @@ from pulsetrain.training.masking import masked_document
 
 MOST_WAITING = 500
 """Notes in memory; of more, the oldest are dropped."""
+AGAIN_SECONDS = 30.0
+"""By then, all is set up."""
 MOST_BYTES = 2 * 2**20
 """Written by one process."""
 
@@ -54,11 +57,25 @@ class ProvenanceFile:
         self._path = os.path.join(folder, "provenance_%s.pid%d.jsonl" % (stamp, os.getpid()))
         self._size = 0
         self._written: set[str] = set()
+        self._describe_at = 0.0
+        """When to ask what this process runs on."""
 
     @staticmethod
     def is_due(trains: bool) -> bool:
         """Whether there is something to write, in a process that is seen to train or not."""
         return bool(_waiting) and (trains or any(note.explicit for note in tuple(_waiting)))
+
+    def describe(self) -> None:
+        """Ask what this process runs on and what is known of its training: as it begins, and once more later."""
+        now = time.monotonic()
+        if now >= self._describe_at:
+            from pulsetrain.training import seen, software
+
+            note("versions", "training process", software.versions)
+            note("training", "training process", seen.facts)
+            if not self._describe_at:
+                note("packages", "training process", software.packages)
+            self._describe_at = float("inf") if self._describe_at else now + AGAIN_SECONDS
 
     def write(self, rank: int, trains: bool) -> None:
         """Write what is due. After an OSError it is due again."""

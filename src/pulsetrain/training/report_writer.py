@@ -61,6 +61,8 @@ class ReportWriter:
     def write_provenance(self) -> None:
         """Write what is known of the training by now. Raises OSError, or RunEnded when the run is over."""
         trains = self._file is not None
+        if trains:
+            self._provenance.describe()
         if self._provenance.is_due(trains):
             self._look_whether_it_ended()
             self._provenance.write(self._process_rank.now(trains=False).number, trains)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from importlib import import_module
 from typing import Any
 
-from pulsetrain.training import callbacks, process
+from pulsetrain.training import callbacks, config, process, seen
 from pulsetrain.training import loop as loops
 from pulsetrain.training.guard import guarded
 
@@ -61,6 +62,19 @@ def _note_kubeflow(trainer: Any) -> None:
         recorder.note_once("kubeflow_progress", "Transformers tells Kubeflow the progress.")
 
 
+_ALWAYS = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "seed")
+
+
+def _record_arguments(args: Any) -> None:
+    """The arguments of the Trainer that are not the default, and those that everybody asks for."""
+    defaults = {field.name: field.default for field in dataclasses.fields(args)}
+    known = {name: value for name, value in vars(args).items() if name in defaults}
+    chosen = {name: value for name, value in known.items() if name in _ALWAYS or value != defaults[name]}
+    config.record(chosen, "TrainingArguments")
+    seen.note("batch_size", getattr(args, "train_batch_size", None))
+    seen.note("precision", next((kind for kind in ("bf16", "fp16") if getattr(args, kind, False)), None))
+
+
 class TransformersEvents:
     """The callback without its base class, which is there only where transformers is."""
 
@@ -84,6 +98,7 @@ class TransformersEvents:
         self._phases.end_all()
         self._micro_batches = 0
         callbacks.begin_training(state.global_step, state.max_steps if state.max_steps > 0 else None)
+        _record_arguments(args)
 
     @guarded
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

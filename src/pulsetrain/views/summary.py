@@ -5,6 +5,7 @@ from pulsetrain.insight.time_ledger import TimeLedger
 from pulsetrain.insight.training_summary import TrainingSummary
 from pulsetrain.views import phrases, time_phrases
 from pulsetrain.views import training_phrases as words
+from pulsetrain.views.provenance_phrases import account_source
 from pulsetrain.views.text import Style, table, wrap
 from pulsetrain.views.verdict_phrases import verdict_lines
 
@@ -30,8 +31,8 @@ def facts(report: Report, style: Style) -> list[tuple[str, str]]:
         ("job", phrases.job(summary, report.seconds)),
         ("host", phrases.host(summary)),
         ("energy", phrases.total_energy(report)),
-        ("carbon", phrases.carbon_line(report) if report.carbon or report.account.carbon_region else ""),
-        ("cost", phrases.cost_line(report) if report.cost or report.account.price else ""),
+        ("carbon", _with_source(phrases.carbon_line(report), report, "carbon_region")),
+        ("cost", _with_source(phrases.cost_line(report), report, "price")),
         ("alerts", phrases.alerts_line(report)),
         *(("missing", reason.removesuffix(".")) for reason in report.missing),
         ("lost", f"{lost} samples could not be written" if lost else ""),
@@ -39,6 +40,11 @@ def facts(report: Report, style: Style) -> list[tuple[str, str]]:
         ("run", report.path),
     ]
     return [(name, text) for name, text in found if text]
+
+
+def _with_source(line: str, report: Report, name: str) -> str:
+    """A line about carbon or cost, and who named its region or price; nothing where nobody did."""
+    return line + account_source(report, name) if getattr(report.account, name) else ""
 
 
 def _training(training: TrainingSummary | None) -> list[tuple[str, str]]:

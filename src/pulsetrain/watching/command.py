@@ -76,7 +76,13 @@ class WatchedCommand:
         assert session and session.recording
         session.start()
         recording = session.recording
-        environment = instrument.environment(recording.folder, recording.start, recording.started, self._instrumented)
+        environment = instrument.environment(
+            recording.folder,
+            recording.start,
+            recording.started,
+            self._instrumented,
+            private=session.options.private,
+        )
         try:
             ended = self._run_child(environment, self._started)
         except child.CannotStart as error:
@@ -109,8 +115,8 @@ class WatchedCommand:
     def _follow(self, started: float) -> child.CommandExit:
         """Run one of several ranks of a host, which another process watches."""
         assert self._claim
-        folder = self._claim.folder
-        environment = instrument.environment(folder, folder.load().start, started, self._instrumented)
+        folder, about = self._claim.folder, self._claim.folder.load()
+        environment = instrument.environment(folder, about.start, started, self._instrumented, private=about.private)
         return self._run_child(environment, lambda pid: None)
 
     def _run_child(self, environment: Mapping[str, str], started: Callable[[int], None]) -> child.CommandExit:

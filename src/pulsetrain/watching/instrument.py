@@ -14,10 +14,12 @@ AUTOLOAD = Path(training.__file__).parent / "autoload"
 """First in PYTHONPATH, its sitecustomize is run by every Python of the command, in whatever environment."""
 
 
-def environment(run: RunFolder, start: datetime, started: float, instrumented: bool) -> dict[str, str]:
+def environment(
+    run: RunFolder, start: datetime, started: float, instrumented: bool, *, private: bool = False
+) -> dict[str, str]:
     """The command's environment: where its processes record, and, unless unwanted, what instruments them."""
     folder = run.host_folder(host_name())
-    recording = process.environment(str(folder), f"{start:%Y%m%d_%H%M%S}", started)
+    recording = process.environment(str(folder), f"{start:%Y%m%d_%H%M%S}", started, private=private)
     changed = {**os.environ, "PULSETRAIN_RUN_ID": run.path.name, **recording}
     if instrumented:
         changed["PYTHONPATH"] = os.pathsep.join(filter(None, (str(AUTOLOAD), os.environ.get("PYTHONPATH"))))

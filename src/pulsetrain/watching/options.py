@@ -31,6 +31,8 @@ class WatchOptions:
     """Where the run is sent while it is recorded: a store (docs/transfer.md), and trackers (docs/trackers.md)."""
     shared: bool = False
     """Whether the user's group may read the run."""
+    private: bool = False
+    """Whether to record neither the command line nor anything of the code."""
     account: CountingOptions = field(default_factory=CountingOptions)
     thresholds: Thresholds = DEFAULTS
     """What values are compared with, live."""

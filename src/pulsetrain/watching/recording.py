@@ -5,10 +5,11 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 
@@ -27,11 +28,11 @@ from pulsetrain.runs.folder import (
     RunFolder,
     host_name,
 )
-from pulsetrain.runs.provenance import ProvenanceNotes, SaidNote, merged_config
 from pulsetrain.runs.reports import TrainingReports
 from pulsetrain.runs.sealing import Sealer
 from pulsetrain.runs.writer import Writer
-from pulsetrain.snapshot import Snapshot, Subject
+from pulsetrain.snapshot import Sample, Snapshot, Subject
+from pulsetrain.sources import Source
 from pulsetrain.sources.gpus import known_boards
 from pulsetrain.sources.opening import Opened
 from pulsetrain.supervise import Supervisor
@@ -39,14 +40,21 @@ from pulsetrain.training import ranks
 from pulsetrain.training.masking import masked, masked_command, masked_document, masked_value, storable
 from pulsetrain.transfer.store import JobStore, StoreError, open_store
 from pulsetrain.watching import clocks
+from pulsetrain.watching.describing import RunDescription
 from pulsetrain.watching.destinations import store_of
 from pulsetrain.watching.options import WatchOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pulsetrain.insight.prices import Price
     from pulsetrain.insight.running_account import RunningAccount
     from pulsetrain.intensity import IntensityUpdater
 
 log = logging.getLogger(__name__)
+
+GPU_LIMITS = ("power_limit_watts", "power_limit_max_watts", "clock_sm_max_hertz", "clock_memory_max_hertz")
+"""What run.json says of each GPU, beside what it is."""
 
 
 class RunClaim(NamedTuple):
@@ -75,7 +83,7 @@ class RunClaim(NamedTuple):
 
 def claim_run(options: WatchOptions, command: Sequence[str] = (), launch: Launch | None = None) -> RunClaim:
     """A new run folder; or, with a job id, the one that another host or rank has begun for the same job."""
-    name = storable(masked(options.name or name_of(command)))
+    name = storable(masked(options.name or name_of(() if options.private else command)))
     home = Home.find(options.directory, shared=options.shared)
     job_id, restarts = (launch.job_id or None, launch.restarts or 0) if launch else (None, 0)
     folder, writes_run = home.open(name, datetime.now(UTC), job_id, ranks.one_of_many(), restarts)
@@ -177,14 +185,17 @@ class RunRecording:
         self._noted_changes = opened.changes
         self._note_unavailable()
         self._gpus: dict[Subject, None] = {}
+        self._limits: dict[Subject, dict[str, Any]] = {}
+        """Of power and clocks, as they were first seen."""
         self.run = (
             _reopened(before)
             if before and claim.writes_run
             else Run(
                 id=self.folder.path.name,
                 name=claim.name,
-                command=[storable(word) for word in masked_command(claim.command)],
-                directory=_working_directory(),
+                command=[] if options.private else [storable(word) for word in masked_command(claim.command)],
+                directory="" if options.private else _working_directory(),
+                private=options.private,
                 user=_user(),
                 project=storable(masked(options.project)),
                 config=masked_document(options.config),
@@ -200,9 +211,17 @@ class RunRecording:
         self._writer = Writer(self.host_folder, self.start, closed=sealer.add, supervisor=supervisor)
         self.training = TrainingReports(self.host_folder, closed=sealer.add)
         """The source that follows what the training processes of this host write."""
-        self.provenance = ProvenanceNotes(self.folder.path, self._note_provenance) if claim.writes_run else None
-        """The source that follows what they know of the run."""
-        self._given_config = self.run.config
+        self._description = RunDescription(
+            self.folder.path,
+            self.run,
+            self.host,
+            command=claim.command,
+            writes_run=claim.writes_run,
+            private=options.private,
+            supervisor=supervisor,
+            changed=lambda: self._writer.defer(self._save),
+            accounted=self._note_account,
+        )
         self._saving = threading.Lock()
         self.hangs = False
         self.end_is_lost = False  # how the run ended could not be written
@@ -218,10 +237,11 @@ class RunRecording:
                 hint="Make room, or choose another place: --dir FOLDER.",
             ) from None
         self._carbon = _carbon(self.folder, options.account, self.start, supervisor)
-        self.account = _running_account(options, self.started, self._carbon)
+        self.account = _running_account(options, self.started, lambda: self._carbon)
+        self._description.start()
 
     def __call__(self, snapshot: Snapshot) -> None:
-        self._writer(snapshot)
+        self._writer(_without_commands(snapshot) if self.run.private else snapshot)
         self._note_gpus(snapshot)
         if self._opened.changes != self._noted_changes:
             self._noted_changes = self._opened.changes
@@ -233,6 +253,7 @@ class RunRecording:
 
     def finish(self, status: str, exit_code: int | None) -> None:
         """Write what is left, and how the run ended. A disk that hangs is given up after a few seconds."""
+        self._description.stop()
         if self._carbon:
             self._carbon.stop()
         if not self._writer.close(last=lambda: self.note_end(status, exit_code)):
@@ -258,6 +279,11 @@ class RunRecording:
         except OSError as error:
             self.end_is_lost = True
             log.warning("the end of the run could not be written to %s: %s", self.folder.path, error.strerror)
+
+    @property
+    def sources(self) -> list[Source]:
+        """What is read for this run alone."""
+        return [self.training, *self._description.sources]
 
     @property
     def writes_run(self) -> bool:
@@ -287,15 +313,22 @@ class RunRecording:
     def _note_gpus(self, snapshot: Snapshot) -> None:
         """Boards may come late: their driver was slow, or they did not answer at the start."""
         seen = [sample.subject for sample in snapshot.samples if sample.subject.table == "gpu"]
-        if any(gpu not in self._gpus for gpu in seen):
+        limits = {sample.subject: _limits(sample) for sample in snapshot.samples if sample.subject.table == "gpu"}
+        news = {gpu: found for gpu, found in limits.items() if found and gpu not in self._limits}
+        if news or any(gpu not in self._gpus for gpu in seen):
             self._gpus |= dict.fromkeys(seen)
-            self.host.gpus = [dict(gpu.labels) for gpu in known_boards(self._gpus)]
+            self._limits |= news
+            self.host.gpus = [{**gpu.labels, **self._limits.get(gpu, {})} for gpu in known_boards(self._gpus)]
             self.run.simulated = any(gpu.get("simulated") for gpu in self.host.gpus)
+            self._description.boards_known()
             self._writer.defer(self._save)
 
-    def _note_provenance(self, notes: Mapping[str, Sequence[SaidNote]]) -> None:
-        self.run.config, self.run.config_sources = merged_config(self._given_config, notes.get("config", ()))
-        self._writer.defer(self._save)
+    def _note_account(self, found: CountingOptions) -> None:
+        """A price or a region that the place of the machine says."""
+        if found.carbon_region and not self._carbon:
+            self._carbon = _carbon(self.folder, found, self.start, self._supervisor)
+        if found.price:
+            self.account.set_price(_parsed(found.price))
 
     def _save(self) -> None:
         """Write run.json, or, into a run that another host has begun, what this host adds to it."""
@@ -337,19 +370,41 @@ def _carbon(
     return updater
 
 
-def _running_account(options: WatchOptions, started: float, carbon: "IntensityUpdater | None") -> "RunningAccount":
+def _without_commands(snapshot: Snapshot) -> Snapshot:
+    """The same without the command lines of processes."""
+    samples = (
+        sample._replace(subject=replace(sample.subject, labels={**sample.subject.labels, "command": ""}))
+        if "command" in sample.subject.labels
+        else sample
+        for sample in snapshot.samples
+    )
+    return snapshot._replace(samples=tuple(samples))
+
+
+def _limits(sample: Sample) -> dict[str, Any]:
+    return {name: sample.values[name] for name in GPU_LIMITS if sample.values.get(name) is not None}
+
+
+def _parsed(price: str) -> "Price":
     from pulsetrain.insight.prices import load_prices, parse_price
+
+    return parse_price(price, load_prices())
+
+
+def _running_account(
+    options: WatchOptions, started: float, carbon: "Callable[[], IntensityUpdater | None]"
+) -> "RunningAccount":
     from pulsetrain.insight.running_account import RunningAccount
 
     account = options.account
     return RunningAccount(
-        price=parse_price(account.price, load_prices()) if account.price else None,
+        price=_parsed(account.price) if account.price else None,
         pue=account.pue or 1.0,
         charge=account.charge,
         idle_percent=options.thresholds.idle_percent,
         started=started,
         interval_seconds=options.interval_seconds,
-        record=lambda: carbon.latest if carbon else None,
+        record=lambda: found.latest if (found := carbon()) else None,
     )
 
 

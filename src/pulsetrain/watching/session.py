@@ -55,7 +55,7 @@ class Session:
                 self._destinations = Destinations(self.options.to)
             if claim:
                 self.recording = RunRecording(claim, self.options, self._opened, self.supervisor)
-                self._sources += filter(None, (self.recording.training, self.recording.provenance))
+                self._sources += self.recording.sources
                 self._consumers.append(self.recording)
                 if self._destinations:
                     alone = not claim.is_sent_by_another

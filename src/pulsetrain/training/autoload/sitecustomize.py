@@ -34,6 +34,8 @@ INSTALLERS = {
     "torch.utils.tensorboard.writer": "pulsetrain.training.trackers:install",
     "tensorboardX.writer": "pulsetrain.training.trackers:install",
     "trackio.run": "pulsetrain.training.trackers:install",
+    "argparse": "pulsetrain.training.parsers:install",
+    "hydra.core.utils": "pulsetrain.training.parsers:install",
 }
 """What to call with a module, right after the program has imported it."""
 
@@ -79,7 +81,8 @@ def _with_installer(name, path, target):
             # type: (Any) -> None
             began = time.monotonic()
             run(module)
-            _note_import(began)
+            if name != "argparse":  # which takes no time, and is no sign of a training
+                _note_import(began)
             _install(name, module)
 
         loader.exec_module = exec_module  # of this one module's loader, not of its class

@@ -6,6 +6,7 @@ import msgspec
 
 from pulsetrain.insight.compare.sides import Side
 from pulsetrain.insight.listing import flat_settings
+from pulsetrain.runs.folder import Run
 from pulsetrain.views.phrases import setting
 
 SETTINGS = "settings that differ"
@@ -21,11 +22,21 @@ class DifferentSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def different_settings(sides: Sequence[Side]) -> list[DifferentSetting]:
-    """The config first, then tags that are not in it, then options of the command lines."""
+    """The config, then tags that are not in it, options of the command lines, code, versions and what was seen."""
     runs = [side.report.run for side in sides]
     configs = [{name: setting(value) for name, value in flat_settings(run.config).items()} for run in runs]
     named = [run.tags | config for run, config in zip(runs, configs, strict=True)]
-    return [*_different(named), *_different([_options(run.command) for run in runs])]
+    said = [_options(run.command) for run in runs]
+    return [*_different(named), *_different(said), *_different([_was(run) for run in runs])]
+
+
+def _was(run: Run) -> dict[str, str]:
+    """What else a run was: its code, its versions, what was seen of its training."""
+    code = {} if run.code is None else {"commit": run.code.commit[:12], "branch": run.code.branch}
+    if run.code and run.code.dirty:
+        code["commit"] += " with changes"
+    seen = {name: setting(value) for name, value in flat_settings(run.training).items()}
+    return {**code, **run.versions, **{name.replace("_", " "): value for name, value in seen.items()}}
 
 
 def _different(found: Sequence[Mapping[str, str]]) -> list[DifferentSetting]:

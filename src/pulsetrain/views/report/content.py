@@ -14,10 +14,11 @@ from pulsetrain.insight.listing import flat_settings
 from pulsetrain.insight.report import Report
 from pulsetrain.rules.alert import KINDS as ALERT_KINDS
 from pulsetrain.runs.folder import Host, Run
-from pulsetrain.views import node_phrases, phrases, time_phrases, verdict_phrases
+from pulsetrain.views import node_phrases, phrases, provenance_phrases, time_phrases, verdict_phrases
 from pulsetrain.views import training_phrases as words
 from pulsetrain.views.chart_list import OWN_METRICS, TIME
 from pulsetrain.views.charts import MOST_OWN_METRICS
+from pulsetrain.views.provenance_phrases import account_source
 from pulsetrain.views.terminal.braille import sparkline
 from pulsetrain.views.text import (
     Style,
@@ -124,6 +125,7 @@ def _run(report: Report) -> Section:
         ("project", run.project),
         ("tags", ", ".join(f"{key}={value}" for key, value in run.tags.items())),
         ("config", ", ".join(f"{key}={phrases.setting(value)}" for key, value in flat_settings(run.config).items())),
+        *provenance_phrases.facts(run),
         ("note", run.note),
         ("folder", report.path),
     ]
@@ -328,7 +330,10 @@ def _carbon(report: Report) -> Section:
         return Section("Carbon", [("carbon", phrases.carbon_line(report))])
     facts = [
         ("emissions", phrases.emissions(carbon)),
-        ("intensity", f"{phrases.intensity(carbon)}, mean over the run's energy"),
+        (
+            "intensity",
+            f"{phrases.intensity(carbon)}, mean over the run's energy{account_source(report, 'carbon_region')}",
+        ),
         ("source", f"{carbon.provider}; {carbon.accounting} emissions, {carbon.quality} values"),
         ("greener", _greener(carbon.greener) if carbon.greener else ""),
     ]
@@ -351,7 +356,7 @@ def _cost(report: Report) -> Section:
         return Section("Cost", [("cost", phrases.cost_line(report))])
     facts = [
         ("so far" if report.run.status == "running" else "amount", phrases.cost_amount(cost)),
-        ("basis", phrases.basis(cost)),
+        ("basis", phrases.basis(cost) + account_source(report, "price")),
         ("at the end", f"{money(cost.projected, cost.currency)}, of the planned steps" if cost.projected else ""),
         ("per step", _per(cost.per_step, PER_STEPS, "steps", cost.currency)),
         ("per sample", _per(cost.per_sample, PER_SAMPLES, "samples", cost.currency)),
