@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.training.trained import Train
+
 from pulsetrain.runs.provenance import SaidNote, merged_config
 from pulsetrain.training.config import MOST_VALUES, plain_config
 
@@ -116,3 +118,23 @@ def test_options_of_argparse_versions_packages_and_noted_files_are_in_the_run(tm
     assert (noted["path"], noted["bytes"], noted["step"]) == (str(tmp_path / "best.pt"), 7, 2)
     assert noted["sha256"] == hashlib.sha256(b"weights").hexdigest()
     assert missing == {"path": str(tmp_path / "missing.pt"), "kind": "file"}
+
+
+def test_precision_seeds_parameters_and_checkpoints_of_a_training_are_seen(train: Train) -> None:
+    home = train("what_it_was.py", "--lr", "0.05").home
+    found = recorded(home)
+    assert (found["config"], found["config_sources"]) == ({"lr": 0.05}, ["argparse"])
+    assert found["versions"].keys() >= {"python", "torch", "numpy"}
+    assert found["training"] == {
+        "batch_size": 16,
+        "autocast": "bfloat16",
+        "world_size": 1,
+        "float32_matmul": "highest",
+        "parameters": 9,
+        "parameter_dtype": "float32",
+        "seeds": {"python": 3, "numpy": 4, "torch": 5},
+    }
+    (saved,) = found["files"]
+    written = (home.parent / "model.pt").read_bytes()
+    assert (saved["kind"], saved["step"], saved["bytes"]) == ("checkpoint", 4, len(written))
+    assert saved["sha256"] == hashlib.sha256(written).hexdigest()

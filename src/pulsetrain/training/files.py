@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -48,9 +49,16 @@ def _noting(original: Any) -> Any:
 
 def _note(path: Any, kind: str, step: int | None, *, explicit: bool) -> None:
     loop = loops.existing()
-    if step is None and loop is not None:
-        step = loop.lines.step
     values: dict[str, Any] = {"path": os.path.abspath(os.fsdecode(path)), "kind": kind}
+    if step is None and loop is not None:  # which is told of steps a little later than they are done, in their order
+        loop.note((_at_step, time.perf_counter(), loop, values, explicit))
+        return
     if step is not None:
         values["step"] = int(step)
     provenance.note("file", kind, values, explicit=explicit)
+
+
+def _at_step(now: float, loop: loops.Loop, values: dict[str, Any], explicit: bool) -> None:
+    if loop.lines.step is not None:
+        values["step"] = loop.lines.step
+    provenance.note("file", values["kind"], values, explicit=explicit)

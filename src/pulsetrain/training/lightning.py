@@ -51,6 +51,13 @@ def install(module: Any) -> None:
     trainer.save_checkpoint = save_checkpoint
 
 
+@guarded
+def _record_settings(trainer: Any, pl_module: Any) -> None:
+    for owner in (pl_module, getattr(trainer, "datamodule", None)):
+        config.record(dict(getattr(owner, "hparams", None) or {}), "Lightning hparams")
+    seen.note("precision", str(trainer.precision))
+
+
 class LightningEvents:
     """The callback without its base class, which is there only where Lightning is."""
 
@@ -65,9 +72,7 @@ class LightningEvents:
 
     @guarded
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        config.record(dict(getattr(pl_module, "hparams", None) or {}), "Lightning hparams")
-        config.record(dict(getattr(trainer.datamodule, "hparams", None) or {}), "Lightning hparams")
-        seen.note("precision", str(trainer.precision))
+        _record_settings(trainer, pl_module)
         self._losses = callbacks.StepLoss()
         self._updates = trainer.global_step
         self._step = trainer.global_step

@@ -65,6 +65,7 @@ def _note_kubeflow(trainer: Any) -> None:
 _ALWAYS = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "seed")
 
 
+@guarded
 def _record_arguments(args: Any) -> None:
     """The arguments of the Trainer that are not the default, and those that everybody asks for."""
     defaults = {field.name: field.default for field in dataclasses.fields(args)}

@@ -80,10 +80,17 @@ class RunDescription:
             if found.repository:
                 self._run.code = found.repository.code
                 if found.repository.diff:
-                    (self._folder / DIFF_FILE).write_bytes(found.repository.diff)
-                    self._run.code.diff = DIFF_FILE
+                    self._run.code.diff = self._written(DIFF_FILE, found.repository.diff)
             self._set_account()
         self._changed()
+
+    def _written(self, name: str, data: bytes) -> str:
+        """The name of a file beside run.json, once it is there; empty where the disk is full or away."""
+        try:
+            (self._folder / name).write_bytes(data)
+        except OSError:
+            return ""
+        return name
 
     def _set_account(self) -> None:
         """Price and region of the place, where the user named none."""
@@ -110,8 +117,7 @@ class RunDescription:
             run.training = _bounded({**run.training, **note.values})
         for note in notes.get("packages", ())[-1:]:
             lines = sorted(f"{name}=={version}" for name, version in note.values.items())
-            (self._folder / PACKAGES_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-            run.packages = PACKAGES_FILE
+            run.packages = self._written(PACKAGES_FILE, "\n".join([*lines, ""]).encode())
         self._noted_files = _files(notes.get("file", ()))
         self._fill_files()
 
