@@ -38,6 +38,8 @@ def board() -> Board:
             Row("CPU and memory", _machine()),
             Row("Network and storage", _traffic()),
             Row("Training", _training()),
+            Row("Each run", [_ledger_of_each_run()]),
+            Row("Dataset cache", _cache()),
         ],
         events='host=~"$host"',
     )
@@ -308,5 +310,54 @@ def _training() -> list[Panel]:
             Line(queries.time_untold(SCOPE), "not reported", GRAY),
             help=f"Share of each class in the time of all ranks on these nodes. {help_of(catalog.TRAINING_TIME)}",
             width=8,
+        ),
+    ]
+
+
+def _ledger_of_each_run() -> Panel:
+    return chart(
+        "Time ledger of each run",
+        Line(queries.by_run_name(queries.time_shares_of_runs(SCOPE)), "{{name}}: {{class}}"),
+        help=f"Share of each class in the reported time of each run. {help_of(catalog.TRAINING_TIME)}",
+        unit="percentunit",
+        width=24,
+        maximum=1,
+        empty="Needs the hooks or callbacks.",
+        many=True,
+    )
+
+
+def _cache() -> list[Panel]:
+    """Caches belong to the cluster and to none of its nodes."""
+    lookups, none = catalog.CACHE_LOOKUPS.name, "No dataset cache is scraped."
+    hits = f'sum by (host) (rate({lookups}{{status="hit"}}{queries.PER_SECOND}))'
+    return [
+        chart(
+            "Cache hits",
+            Line(f"{hits} / sum by (host) (rate({lookups}{{}}{queries.PER_SECOND}))", "{{host}}"),
+            help=f"Share of hits. {help_of(catalog.CACHE_LOOKUPS)}",
+            unit="percentunit",
+            width=8,
+            maximum=1,
+            empty=none,
+        ),
+        chart(
+            "Cache traffic",
+            Line(f"sum by (host) (rate({catalog.CACHE_SENT.name}{{}}{queries.PER_SECOND}))", "{{host}} sent"),
+            Line(f"-sum by (host) (rate({catalog.CACHE_FETCHED.name}{{}}{queries.PER_SECOND}))", "{{host}} fetched"),
+            help="Sent to those who train, above; fetched from the server of the shards, below the line.",
+            unit="binBps",
+            width=8,
+            minimum=None,
+            empty=none,
+        ),
+        chart(
+            "Cache disk",
+            Line(f"{catalog.CACHE_DISK.name}{{}} / {catalog.CACHE_DISK_LIMIT.name}{{}}", "{{host}}"),
+            help="Disk that cached slices take, of the most that they may take.",
+            unit="percentunit",
+            width=8,
+            maximum=1,
+            empty=none,
         ),
     ]

@@ -223,6 +223,12 @@ def time_shares(scope: Scope) -> str:
     return f"{_rise(scope, catalog.TRAINING_TIME.name, 'class')} / scalar({_ranks_seconds(scope)})"
 
 
+def time_shares_of_runs(scope: Scope) -> str:
+    """The share of each class of the time ledger in the reported time of each run."""
+    name = catalog.TRAINING_TIME.name
+    return f"{_rise(scope, name, 'run, class')} / on (run) group_left () ({_rise(scope, name, 'run')} > 0)"
+
+
 def time_untold(scope: Scope) -> str:
     """The share of the ranks' time of which no report tells."""
     return f"1 - {_rise(scope, catalog.TRAINING_TIME.name, '')} / {_ranks_seconds(scope)}"

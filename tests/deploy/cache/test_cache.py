@@ -1,6 +1,7 @@
 """A real nginx with the generated configuration, between a training and the server of its shards."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
 from pathlib import Path
 from threading import Thread
 from typing import Self
@@ -183,6 +185,11 @@ def test_a_training_reads_its_second_epoch_from_the_cache_even_without_the_serve
         assert eventually(lambda: prometheus.query("cache_lookups_total") != [])
         assert {one["metric"]["host"] for one in prometheus.query('cache_lookups_total{status="hit"}')} == {"cache-vm"}
         assert eventually(lambda: float(prometheus.query("sum(cache_sent_bytes_total)")[0]["value"][1]) > 3 * size)
+        board = json.loads((resources.files("pulsetrain.deploy.stack") / "grafana/pulsetrain-cluster.json").read_text())
+        queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+        of_cache = [query.replace("$__rate_interval", "5m") for query in queries if "cache_" in query]
+        assert len(of_cache) == 4
+        assert [query for query in of_cache if not prometheus.query(query)] == []
         said = cache.stop()
     assert "Traceback" not in said and "stop with Ctrl-C" in said
 

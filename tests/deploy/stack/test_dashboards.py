@@ -270,6 +270,8 @@ def without_data(server: Prometheus, board: Board) -> list[str]:
     values = chosen(server, board)
     missing = [f"${name}" for name, value in values.items() if value == "()"]
     for panel in panels(board):
+        if panel["title"].startswith("Cache "):  # a test of the cache asks those, with a cache
+            continue
         for target in panel["targets"]:
             result = server.query(substituted(target["expr"], values))
             if all(series["value"][1] == "NaN" for series in result):
