@@ -480,6 +480,21 @@ def test_without_an_optimizer_each_backward_pass_is_a_step(training: ScriptedLoo
     assert training.steps("optimizers") == [None] * 3
 
 
+def test_without_an_optimizer_a_collection_after_the_backward_pass_is_not_part_of_the_step(
+    training: ScriptedLoop,
+) -> None:
+    for _ in range(2):
+        training.handle(training.updates.by_hand_begin, 1.0)
+        training.passes(3)
+        training.handle(training.updates.backward_end)
+        training.passes(4)
+        training.handle(training.loop.spans.part, "gc", training.time - 2)
+        training.passes(1)
+    training.handle(training.updates.finish)
+    assert training.steps("step_seconds") == [3, 8]
+    assert training.steps("gc_seconds") == [None, 2]
+
+
 def test_epochs_are_passes_over_data_whose_length_is_known(training: ScriptedLoop) -> None:
     for length in (4, 4, None):
         source = DataPass(length)

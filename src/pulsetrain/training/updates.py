@@ -53,6 +53,8 @@ class UpdateGrouping:
         """Whether the backward pass that runs, or came last, belongs to a program without an optimizer."""
         self._by_hand_end: float | None = None
         """When such a one ended, of which no step was made yet."""
+        self._by_hand_asides: dict[str, float] = {}
+        """What was set aside until then."""
         self._running.clear()
 
     # Backward passes
@@ -79,7 +81,7 @@ class UpdateGrouping:
             updated, self._updated_in_backward = self._updated_in_backward, set()
             self._updated(now, updated)
         elif self._by_hand:
-            self._by_hand_end = now
+            self._by_hand_end, self._by_hand_asides = now, self._timing.tally.asides
 
     def by_hand_begin(self, now: float, loss: Any = None, divided_by: float = 1.0) -> None:
         """A backward pass begins in a program that has no optimizer."""
@@ -98,6 +100,10 @@ class UpdateGrouping:
         )
         self._lines.recorder.note_once("not_seen", message)
         tally = self._timing.take_tally()
+        asides, tally.asides = tally.asides, self._by_hand_asides
+        for name, seconds in asides.items():  # those since its end are the next step's
+            if seconds > tally.asides.get(name, 0.0):
+                self._timing.tally.add_aside(name, seconds - tally.asides.get(name, 0.0))
         self._batches.end_update(tally, tally.batches > 0)
         self._end_step(_UpdateGroup(set(), tally, end))
 
