@@ -72,7 +72,7 @@ lock: .venv/ready
 .venv-transfer/ready: requirements-transfer.txt
 	@.ci/venv $(PYTHON) .venv-transfer requirements-transfer.txt
 
-# Experiment trackers, and what a server of MLflow needs: the whole package of MLflow would be twice as large.
+# Experiment trackers, and what a server of MLflow needs.
 .venv-trackers/ready: requirements-trackers.txt
 	@.ci/venv $(PYTHON) .venv-trackers requirements-trackers.txt
 

@@ -146,6 +146,12 @@ def test_a_step_of_which_nothing_is_known_is_compute_and_says_that_it_is_assumed
     assert ledger.classes["compute"].obtained == "assumed"
 
 
+def test_what_is_left_of_a_step_of_which_only_the_wait_for_data_is_known_is_compute(make_run: MakeRun) -> None:
+    ledger = ledger_of(make_run, [head(7, 0.0), *steps(30, 0.0, data_wait=0.25, other=0.75), end(7, 30.0)])
+    assert seconds_of(ledger) == pytest.approx({"data_wait": 7.5, "compute": 22.5})
+    assert ledger.classes["compute"].obtained == "estimated"
+
+
 def test_on_a_gpu_the_parts_of_compute_cannot_be_distinguished(make_run: MakeRun) -> None:
     lines = [head(7, 0.0), *steps(30, 0.0, forward=0.25, backward=0.25, optimizer=0.25), end(7, 30.0)]
     lines[1]["memory_allocated_mb"] = 100.0

@@ -234,8 +234,10 @@ def _step_shares(lines: RankLines, rest: Floats) -> tuple[Floats, dict[str, Orig
     whole = np.isnan([known[part] for part in ("forward", "backward", "optimizer")]).all(axis=0)
     if whole.any():
         spent = shares.sum(axis=1)
-        told = (spent > 0) | ((other > 0) & (other < np.nan_to_num(lines.steps["step_seconds"]) - ROUNDING_SECONDS))
-        unexplained = np.where(told, np.maximum(0.0, other - inside), 0.0)
+        in_all = np.nan_to_num(lines.steps["step_seconds"]) - ROUNDING_SECONDS
+        told = (spent > 0) | ((other > 0) & (other < in_all))
+        # Where `other` is all that is left of a step, what was computed is in it.
+        unexplained = np.where(spent + other < in_all, np.maximum(0.0, other - inside), 0.0)
         shares[whole, _PLACE["compute"]] = np.maximum(0.0, rest - spent - unexplained)[whole]
         obtained["compute"] = "estimated" if told[whole].all() else "assumed"
     if lines.on_device:
