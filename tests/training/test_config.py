@@ -86,7 +86,7 @@ def test_a_configuration_without_end_is_bounded_and_no_array_is_read() -> None:
 
 
 SEEN = """
-import argparse, random, sys
+import argparse, time
 import pulsetrain
 parser = argparse.ArgumentParser()
 commands = parser.add_subparsers(dest="command")
@@ -99,8 +99,10 @@ with open("best.pt", "wb") as file:
     file.write(b"weights")
 for step in range(3):
     pulsetrain.log(step=step, loss=1.0)
-pulsetrain.note_file("best.pt", step=2)
-pulsetrain.note_file("missing.pt")
+    if step == 1:
+        pulsetrain.note_file("missing.pt", step=0)
+        time.sleep(1.2)  # it is known to be missing before the next is noted
+pulsetrain.note_file("best.pt")
 """
 
 
@@ -114,10 +116,10 @@ def test_options_of_argparse_versions_packages_and_noted_files_are_in_the_run(tm
     assert found["versions"]["python"] == sys.version.split()[0]
     (packages,) = tmp_path.glob(f"home/runs/*/{found['packages']}")
     assert "msgspec==" in packages.read_text()
-    noted, missing = found["files"]
+    missing, noted = found["files"]
     assert (noted["path"], noted["bytes"], noted["step"]) == (str(tmp_path / "best.pt"), 7, 2)
     assert noted["sha256"] == hashlib.sha256(b"weights").hexdigest()
-    assert missing == {"path": str(tmp_path / "missing.pt"), "kind": "file"}
+    assert missing == {"path": str(tmp_path / "missing.pt"), "kind": "file", "step": 0}
 
 
 def test_precision_seeds_parameters_and_checkpoints_of_a_training_are_seen(train: Train) -> None:

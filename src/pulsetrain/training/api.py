@@ -143,6 +143,11 @@ def log(metrics: Mapping[str, Any] | None = None, /, **fields: Any) -> None:
         recorder.add(fields)
 
 
+def last_logged_step() -> int | float | None:
+    """The number of the last step that the program logged, where nothing else measures steps."""
+    return _steps.last
+
+
 def monitor(name: str, value: Any) -> None:
     """Record one figure under any name, any time."""
     recorder = process.active or _recorder("monitor")

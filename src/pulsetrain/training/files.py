@@ -53,6 +53,10 @@ def _note(path: Any, kind: str, step: int | None, *, explicit: bool) -> None:
     if step is None and loop is not None:  # which is told of steps a little later than they are done, in their order
         loop.note((_at_step, time.perf_counter(), loop, values, explicit))
         return
+    if step is None:
+        from pulsetrain.training import api  # which a program that logs its steps has loaded already
+
+        step = api.last_logged_step()
     if step is not None:
         values["step"] = int(step)
     provenance.note("file", kind, values, explicit=explicit)

@@ -1,5 +1,6 @@
 """Puts what is found out about a run into its run.json: by the machine, by git, and by its training processes."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ class RunDescription:
         self._accounted = accounted
         self._given_config = run.config
         self._noted_files: list[NotedFile] = []
+        self._filling = threading.Lock()
         self._checker = FileChecker(self._fill_files, supervisor)
         self._asked = msgspec.structs.replace(run.account)
         """What the user said about price and carbon, and nobody changes."""
@@ -122,7 +124,8 @@ class RunDescription:
         self._fill_files()
 
     def _fill_files(self) -> None:
-        self._run.files = self._checker.filled(self._noted_files)
+        with self._filling:  # the checker may be done before what it was asked with is in place
+            self._run.files = self._checker.filled(self._noted_files)
         self._changed()
 
 
