@@ -56,7 +56,8 @@ def _note(path: Any, kind: str, step: int | None, *, explicit: bool) -> None:
     if step is None:
         from pulsetrain.training import api  # which a program that logs its steps has loaded already
 
-        step = api.last_logged_step()
+        last = api.last_logged_step()
+        step = None if last is None else int(last)
     if step is not None:
         values["step"] = int(step)
     provenance.note("file", kind, values, explicit=explicit)
