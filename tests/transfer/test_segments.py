@@ -59,6 +59,8 @@ def test_a_segment_that_is_damaged_or_torn_is_never_read(data: st.DataObject) ->
         ({"parts": [SegmentPart("../run.json", 0, 0)]}, "a file that no run has"),
         ({"parts": [SegmentPart("a/b/c.jsonl", 0, 0)]}, "a file that no run has"),
         ({"parts": [SegmentPart(".watching", 0, 0)]}, "a file that no run has"),
+        ({"parts": [SegmentPart("host/code.diff", 0, 0)]}, "a file that no run has"),
+        ({"parts": [SegmentPart("notes.txt", 0, 0)]}, "a file that no run has"),
         ({"parts": [SegmentPart("/etc/a.json", 0, 0)]}, "a file that no run has"),
         ({"parts": [SegmentPart("a\0.json", 0, 0)]}, "a file that no run has"),
         ({"parts": [SegmentPart("run.json", 7, 0, whole=True)]}, "does not begin"),

@@ -74,6 +74,10 @@ def test_a_run_arrives_as_it_is_while_it_grows(tmp_path: Path, recorded_run: Run
     about = recorded_run.load()
     about.note = "changed"
     recorded_run.save(about)
+    (recorded_run.path / "code.diff").write_bytes(b"-old\n+new, and no newline at the end")
+    for packages in (b"torch==2.13.0\n", b"numpy==2.4.6\n"):  # written again
+        (recorded_run.path / "packages.txt").write_bytes(packages)
+        shipment.cut()
     shipment.cut()
     shipment.send()
     assert fetched(tmp_path) == visible(tmp_path / "there")

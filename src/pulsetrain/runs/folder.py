@@ -35,6 +35,8 @@ SCHEMA = 1
 """Version of the form of run.json, and of what commands print as JSON. Added fields do not change it."""
 RUN_JSON = "run.json"
 HOST_JSON = "host.json"
+DIFF_FILE = "code.diff"
+PACKAGES_FILE = "packages.txt"
 PRIVATE_MODE = 0o700
 SHARED_MODE = 0o2750
 """With the folder's group for all that is made in it."""

@@ -17,7 +17,7 @@ from pulsetrain.runs.codec import Encoder
 from pulsetrain.runs.folder import PRIVATE_MODE, RUN_JSON, RunFolder, write_json
 from pulsetrain.runs.locking import Taken, lock
 from pulsetrain.snapshot import Event
-from pulsetrain.transfer.segments import BadSegment, Segment, SegmentPart
+from pulsetrain.transfer.segments import BadSegment, Segment, SegmentPart, is_replaced
 
 STATE_FILE = ".fetched.json"
 LOCK_FILE = ".fetching"
@@ -243,7 +243,7 @@ class Assembly:
         for path, file in self._state.files.items():
             place = self._place(path)
             with contextlib.suppress(FileNotFoundError):
-                if not path.endswith(".json") and place.stat().st_size > file.here:
+                if not is_replaced(path) and place.stat().st_size > file.here:
                     os.truncate(place, file.here)
 
 

@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from pulsetrain.errors import PulsetrainError
+from pulsetrain.runs.folder import DIFF_FILE, PACKAGES_FILE
 
 SCHEMA = 1
 MOST_SEGMENT_BYTES = 8 * 2**20
@@ -98,8 +99,15 @@ def is_word(text: str) -> bool:
 
 def is_run_file(path: str) -> bool:
     """Whether a path is that of a file of a run folder which may be sent: nothing hidden, nothing outside."""
+    if path in (DIFF_FILE, PACKAGES_FILE):
+        return True
     folder, _, name = path.rpartition("/")
     return _FILE.fullmatch(name) is not None and (not folder or is_word(folder))
+
+
+def is_replaced(path: str) -> bool:
+    """Whether a file of a run folder is written whole each time, and not appended to or sealed."""
+    return not path.endswith((".jsonl", ".parquet"))
 
 
 def parse_name(name: str) -> SegmentName | None:

@@ -29,6 +29,7 @@ from pulsetrain.transfer.segments import (
     MOST_CONTENT_BYTES,
     SegmentHeader,
     SegmentPart,
+    is_replaced,
     is_run_file,
     name_of,
     parse_name,
@@ -171,7 +172,7 @@ class Shipment:
                 return
             file = self._state.files.setdefault(path, ShippedFile())
             with contextlib.suppress(FileNotFoundError):  # sealed, or replaced just now
-                if path.endswith(".json"):
+                if is_replaced(path):
                     found = self._replaced(path, file)
                 elif path.endswith(".parquet"):
                     found = self._sealed(path, file, left)
@@ -188,7 +189,7 @@ class Shipment:
         if self._state.owner:
             names += _names(self._path)
         names += [path for path in self._open if path not in names]  # sealed, and not read to its end
-        return sorted(filter(is_run_file, names), key=lambda path: (not path.endswith(".json"), path))
+        return sorted(filter(is_run_file, names), key=lambda path: (not is_replaced(path), path))
 
     def _replaced(self, path: str, file: ShippedFile) -> tuple[SegmentPart, bytes] | None:
         changed = (self._path / path).stat().st_mtime_ns

@@ -12,13 +12,11 @@ from pulsetrain.provenance.files import FileChecker
 from pulsetrain.provenance.metadata import this_cloud
 from pulsetrain.provenance.spot import SpotNotice
 from pulsetrain.runs.description import NotedFile
-from pulsetrain.runs.folder import CountingOptions, Host, Run
+from pulsetrain.runs.folder import DIFF_FILE, PACKAGES_FILE, CountingOptions, Host, Run
 from pulsetrain.runs.provenance import ProvenanceNotes, SaidNote, merged_config
 from pulsetrain.sources import Source
 from pulsetrain.supervise import Supervisor
 
-DIFF_FILE = "code.diff"
-PACKAGES_FILE = "packages.txt"
 MOST_FILES = 200
 """Files of a training in run.json: the first and the newest."""
 MOST_ENTRIES = 200
