@@ -498,6 +498,7 @@ def test_nan_cannot_be_held_by_victoriametrics_and_that_is_said(
         (["--to", "victoriametrics:http://vm:8428", "--output", "x"], "--output is for files"),
         (["--to", "pushgateway:http://vm:9091"], "does not store samples with timestamps"),
         (["--to", "vm:8428"], "is not a push target"),
+        (["--to", "comet:project"], "Or a tracker: mlflow:http://HOST:5000, wandb:PROJECT"),
     ],
 )
 def test_a_wrong_call_is_reported(

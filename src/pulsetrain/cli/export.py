@@ -105,7 +105,12 @@ def _send(folder: "RunFolder", database: "Database", to: str, tables: Sequence[s
     from pulsetrain.outputs.backfill.run import backfill
     from pulsetrain.outputs.push.target import parse_target
 
-    target = parse_target(to, settings.in_force().config.push)
+    try:
+        target = parse_target(to, settings.in_force().config.push)
+    except UsageError as error:
+        if error.hint and to.partition(":")[0] not in KINDS:
+            error.hint += f" Or a tracker: {', '.join(TRACKERS)}."
+        raise
     try:
         outcome = backfill(database, folder.load(), target, _progress, tables)
     finally:

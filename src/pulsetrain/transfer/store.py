@@ -55,6 +55,10 @@ class StoreRejected(StoreError):
     """The store does not let us in, or does not want this: somebody has to put it right."""
 
 
+class UnknownStore(UsageError):
+    """No store begins like this."""
+
+
 class StoreKind(NamedTuple):
     """How a store is written down, and what it needs."""
 
@@ -85,7 +89,7 @@ def open_store(url: str, *, to_read: bool = False) -> Store:
     elif scheme in KINDS:
         module = KINDS[scheme].module
     else:
-        raise UsageError(
+        raise UnknownStore(
             f"{scheme}: is not a place that runs can be sent to.", hint=f"Use one of {', '.join(EXAMPLES)}."
         )
     opened: Store = import_module(f"pulsetrain.transfer.{module}").open_store(url, to_read=to_read)

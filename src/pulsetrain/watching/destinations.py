@@ -11,7 +11,7 @@ from pulsetrain.supervise import Supervisor
 from pulsetrain.training.masking import masked_message
 from pulsetrain.transfer.shipper import Shipper
 from pulsetrain.transfer.store import EXAMPLES as STORES
-from pulsetrain.transfer.store import Store, open_store
+from pulsetrain.transfer.store import Store, UnknownStore, open_store
 from pulsetrain.watching.tracker_process import TrackerProcess
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,16 @@ def check_place(place: str) -> None:
     if is_tracker(place):
         parse_tracker(place)
     else:
-        open_store(place).close()
+        _opened(place).close()
+
+
+def _opened(place: str) -> Store:
+    try:
+        return open_store(place)
+    except UnknownStore as error:
+        raise UsageError(
+            error.message, hint=f"Use one of {', '.join(STORES)}, or a tracker: {', '.join(TRACKERS)}."
+        ) from None
 
 
 class Destinations:
@@ -43,7 +52,7 @@ class Destinations:
             )
         self._places = [masked_message(place) for place in places]
         self._store_place = masked_message(stores[0]) if stores else ""
-        self._store: Store | None = open_store(stores[0]) if stores else None
+        self._store: Store | None = _opened(stores[0]) if stores else None
         self._shipper: Shipper | None = None
         self._processes: list[TrackerProcess] = []
 

@@ -51,6 +51,24 @@ def trackio(place: str) -> Any:
     }
 
 
+def aim(place: str) -> Any:
+    from aim import Repo, Run
+    from aim.sdk.index_manager import RepoIndexManager
+
+    repo = Repo.from_path(place)
+    (known,) = repo.list_all_runs()
+    RepoIndexManager(repo).index(known)  # as `aim up` does
+    found = Run(known, repo=repo, read_only=True)
+    read = {metric.name: metric.data.view(["val", "time"]).items_list() for metric in found.metrics()}
+    return {
+        "scalars": {name: list(zip(steps, values, strict=True)) for name, (steps, (values, _)) in read.items()},
+        "times": {name: times for name, (_, (_, times)) in read.items()},
+        "config": found[...],
+        "tags": found.tags,
+    }
+
+
 if __name__ == "__main__":
     kind, place = sys.argv[1:]
-    print(json.dumps({"tensorboard": tensorboard, "wandb": wandb, "trackio": trackio}[kind](place)))
+    readers = {"tensorboard": tensorboard, "wandb": wandb, "trackio": trackio, "aim": aim}
+    print(json.dumps(readers[kind](place)))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 import threading
@@ -67,7 +68,7 @@ def test_a_run_is_in_all_trackers_at_its_end_with_a_server_that_came_late(
 
     late = threading.Timer(4.0, start_late)
     late.start()
-    places = [f"mlflow:{mlflow.url}", "wandb:vision", f"tensorboard:{tmp_path}/boards", "trackio:vision"]
+    places = [f"mlflow:{mlflow.url}", "wandb:vision", f"tensorboard:{tmp_path}/boards", "trackio:vision", "aim:repo"]
     done = command(
         *PULSETRAIN, "run", "--simulate", "1xL4", "--project", "vision", "--tag", "team=blue", "--price", "2 EUR/GPUh",
         *(word for place in places for word in ("--to", place)), "--", sys.executable, "-c", PROGRAM,
@@ -105,6 +106,11 @@ def test_a_run_is_in_all_trackers_at_its_end_with_a_server_that_came_late(
     assert [(row["step"], row["loss"]) for row in database["rows"] if "loss" in row] == losses
     assert any("system/gpu_0/power_draw_watts" in row for row in database["system"])
     assert database["config"]["team"] == "blue"
+
+    repository = read_back("aim", tmp_path / "repo")
+    assert [tuple(point) for point in repository["scalars"]["loss"]] == losses
+    assert "system/gpu_0/power_draw_watts" in repository["scalars"]
+    assert (repository["tags"], bool(repository["config"]["pulsetrain"]["verdict"])) == (["team:blue"], True)
 
 
 @pytest.fixture
@@ -151,10 +157,11 @@ def test_a_recorded_run_is_in_a_server_of_mlflow_once_though_sending_was_killed(
 def test_a_recorded_run_is_on_disk_once_though_sending_was_killed(
     command: Command, read_back: ReadBack, recorded: RunFolder, tmp_path: Path
 ) -> None:
-    for to in (f"tensorboard:{tmp_path}/boards", "wandb:vision", "trackio:vision"):
+    for to in (f"tensorboard:{tmp_path}/boards", "wandb:vision", "trackio:vision", f"aim:{tmp_path}/repo"):
         export(command, recorded, to, killed=True)
         export(command, recorded, to)
-        export(command, recorded, to)
+    shutil.rmtree(recorded.path / ".trackers")  # as on another machine that has fetched the run
+    export(command, recorded, f"aim:{tmp_path}/repo")
     steps = list(range(1, 121))
 
     board = read_back("tensorboard", tmp_path / "boards" / recorded.name)
@@ -173,6 +180,16 @@ def test_a_recorded_run_is_on_disk_once_though_sending_was_killed(
     assert [row["step"] for row in database["rows"] if "loss" in row] == steps
     assert len(database["system"]) == 12
     assert database["config"]["model.depth"] == 12
+
+    repository = read_back("aim", tmp_path / "repo")
+    assert [step for step, _ in repository["scalars"]["loss"]] == steps
+    assert math.isnan(repository["scalars"]["loss"][59][1])
+    begin = recorded.load().start.timestamp()
+    assert repository["times"]["loss"][0] == pytest.approx(begin, abs=2)
+    assert repository["scalars"]["val/accuracy"] == [[120, 0.9]]
+    assert repository["scalars"]["system/gpu_0/utilization_percent"] == [[10 * at + 9, 4.5] for at in range(12)]
+    assert repository["scalars"]["run/seconds"] == [[0, 121.0]]
+    assert repository["config"]["hparams"] == {"lr": 3e-4, "model": {"depth": 12}}
 
 
 def test_a_dead_server_is_named_and_what_was_sent_is_kept(command: Command, recorded: RunFolder) -> None:

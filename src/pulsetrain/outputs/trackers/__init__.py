@@ -14,13 +14,16 @@ class TrackerKind(NamedTuple):
     """The module that speaks to it; the extra of pulsetrain that brings it has the name of the kind."""
     takes_files: bool = False
     """Whether it keeps the report of a run."""
+    is_folder: bool = False
+    """Whether its place is a folder of this machine."""
 
 
 KINDS: dict[str, TrackerKind] = {
     "mlflow": TrackerKind("mlflow:http://HOST:5000", "mlflow", takes_files=True),
     "wandb": TrackerKind("wandb:PROJECT", "wandb", takes_files=True),
-    "tensorboard": TrackerKind("tensorboard:FOLDER", "tensorboard"),
+    "tensorboard": TrackerKind("tensorboard:FOLDER", "tensorboard", is_folder=True),
     "trackio": TrackerKind("trackio:PROJECT", "trackio"),
+    "aim": TrackerKind("aim:FOLDER", "aim", is_folder=True),
 }
 """What `--to` may begin with. Each kind is a module of this package with a function `open_tracker(place, memory)`."""
 EXAMPLES = tuple(kind.example for kind in KINDS.values())
@@ -47,5 +50,7 @@ def parse_tracker(to: str) -> TrackerTarget:
     kind, _, place = to.partition(":")
     if not place:
         raise UsageError(f"{kind}: names no place.", hint=f"Write {KINDS[kind].example}.")
+    if KINDS[kind].is_folder and (place.startswith("//") or "://" in place):
+        raise UsageError(f"{to} names a server, and {kind}: takes a folder.", hint=f"Write {KINDS[kind].example}.")
     require(KINDS[kind].package, kind, f"{kind}:")
     return TrackerTarget(kind, place)
