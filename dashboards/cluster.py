@@ -1,7 +1,7 @@
 """The dashboard of a cluster at work: GPU, CPU and network of every node side by side, to see which one lags."""
 
 from dashboards import queries, tables
-from dashboards.board import CLUSTER, HOST, Board, Row, hosts_variable
+from dashboards.board import CLUSTER, HOST, RUN, Board, Row, hosts_variable
 from dashboards.panels import (
     GONE,
     GRAY,
@@ -20,6 +20,7 @@ from dashboards.panels import (
 )
 from pulsetrain import catalog
 from pulsetrain.catalog import metric
+from pulsetrain.catalog.time_classes import COMPUTE_CLASSES, TIME_CLASSES
 
 SCOPE = queries.Scope()
 
@@ -315,15 +316,22 @@ def _training() -> list[Panel]:
 
 
 def _ledger_of_each_run() -> Panel:
-    return chart(
+    told = {title: [title] for title in ("data_wait", "copy", "communication", "evaluation", "checkpoint", "startup")}
+    named = {TIME_CLASSES[name].capitalize(): classes for name, classes in told.items()}
+    shown = {"Compute": [*COMPUTE_CLASSES], **named}
+    rest = [name for name in TIME_CLASSES if name not in {one for classes in shown.values() for one in classes}]
+    return rows(
         "Time ledger of each run",
-        Line(queries.by_run_name(queries.time_shares_of_runs(SCOPE)), "{{name}}: {{class}}"),
-        help=f"Share of each class in the reported time of each run. {help_of(catalog.TRAINING_TIME)}",
-        unit="percentunit",
-        width=24,
-        maximum=1,
+        [Key("run", "Run", RUN, width=260)],
+        [
+            Column(title, queries.time_share_of_runs(SCOPE, classes), "percentunit", gauge=True, decimals=1)
+            for title, classes in (shown | {"All else": rest}).items()
+        ],
+        help="Share in the reported time of each run, in the time range. Compute is forward, backward and optimizer "
+        f"too. The id leads to all about the run. {help_of(catalog.TRAINING_TIME)}",
+        sort=["Compute"],
+        height=6,
         empty="Needs the hooks or callbacks.",
-        many=True,
     )
 
 

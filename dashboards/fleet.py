@@ -258,6 +258,7 @@ def _charts() -> list[Panel]:
             help="Mean of each host's GPUs.",
             unit="percent",
             maximum=100,
+            many=True,
         ),
         chart(
             "GPU power",
@@ -265,6 +266,7 @@ def _charts() -> list[Panel]:
             help="All GPUs of each host together.",
             unit="watt",
             stacked=True,
+            many=True,
         ),
         chart(
             "Idle GPUs",
@@ -272,6 +274,7 @@ def _charts() -> list[Panel]:
             help="GPUs that run no kernel.",
             unit="short",
             stacked=True,
+            many=True,
         ),
         chart(
             "Hottest GPU",
@@ -279,5 +282,6 @@ def _charts() -> list[Panel]:
             help=help_of(metric("gpu", "temperature_celsius")),
             unit="celsius",
             limits=TEMPERATURE,
+            many=True,
         ),
     ]

@@ -110,7 +110,7 @@ def _gpus() -> list[Panel]:
         *tables.gpu_charts(SCOPE, GPU),
         states(
             "Held back by",
-            Line(queries.held_back(SCOPE), "GPU {{gpu}} {{reason}}"),
+            Line(queries.held_back(SCOPE), "GPU {{gpu}}: {{reason}}"),
             help=help_of(metric("gpu", "throttle_reasons")),
             width=24,
             empty="No GPU was held back in this time range.",

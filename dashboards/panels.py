@@ -213,7 +213,7 @@ def time_ledger(*lines: Line, help: str, width: int) -> timeseries.Panel:
 
 
 def states(title: str, line: Line, *, help: str, empty: str, width: int = 12, height: int = 8) -> statetimeline.Panel:
-    """When each series was 1, not 0: what held for a single sample is drawn as well."""
+    """When each series was 1, and in gray when it was 0: what held for a single sample is drawn as well."""
     panel = statetimeline.Panel().title(title).description(help).datasource(SOURCE).span(width).height(height)
     panel.targets([_range(line, 0)]).no_value(empty).show_value(options.VisibilityMode.NEVER).row_height(0.8).per_page(
         10
@@ -227,7 +227,7 @@ def states(title: str, line: Line, *, help: str, empty: str, width: int = 12, he
         .calcs([])
     )
     panel.tooltip(common.VizTooltipOptions().mode(options.TooltipDisplayMode.SINGLE).sort(options.SortOrder.NONE))
-    panel.thresholds(_thresholds(Limits(0.5, None), base="transparent"))
+    panel.thresholds(_thresholds(Limits(0.5, None), base=GRAY))
     panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.THRESHOLDS))
     return panel
 

@@ -82,10 +82,17 @@ class Scope(NamedTuple):
         return f"({runs} or {agent})" if self.run else f"({agent} or {runs})"
 
 
-def recorded(name: str, over: str = "") -> str:
-    """A recording rule of the hosts chosen: one series for each, where single GPUs would be many."""
+def recorded(name: str) -> str:
+    """A recording rule of the hosts chosen: one series for each, where single GPUs would be many.
+
+    Without its name as a label: a table would give each such column rows of its own.
+    """
+    return f"max by (host) ({_recorded(name)})"
+
+
+def _recorded(name: str) -> str:
     assert any(rule.name == name for rule in RECORDING_RULES), name
-    return f'{name}{{host=~"$host"}}{over}'
+    return f'{name}{{host=~"$host"}}'
 
 
 def by_run_name(expr: str) -> str:
@@ -159,12 +166,15 @@ def gpu_description(scope: Scope) -> str:
 
 
 def held_back(scope: Scope) -> str:
-    """1 for each GPU and what held its clocks down between two points of a chart; 0 for a host where nothing did."""
+    """1 for each GPU and what held its clocks down between two points of a chart; 0 for a host where nothing did.
+
+    So a time in which no GPU was held back differs from one of which nothing is known.
+    """
     held = scope.interval("max_over_time", "gpu", "throttle_reasons")
-    nothing = f"0 * group by (host) ({scope.now('gpu', 'up')})"
-    for label, word in (("gpu", "-"), ("reason", "nothing")):
-        nothing = f'label_replace({nothing}, "{label}", "{word}", "", "")'
-    return f"{held} or ({nothing} unless on (host) {held})"
+    free = f"0 * group by (host) ({scope.interval('max_over_time', 'gpu', 'up')})"
+    for label, word in (("gpu", "all"), ("reason", "not held back")):
+        free = f'label_replace({free}, "{label}", "{word}", "", "")'
+    return f"{held} or ({free} unless on (host) {held})"
 
 
 HOLDS = {
@@ -223,10 +233,15 @@ def time_shares(scope: Scope) -> str:
     return f"{_rise(scope, catalog.TRAINING_TIME.name, 'class')} / scalar({_ranks_seconds(scope)})"
 
 
-def time_shares_of_runs(scope: Scope) -> str:
-    """The share of each class of the time ledger in the reported time of each run."""
-    name = catalog.TRAINING_TIME.name
-    return f"{_rise(scope, name, 'run, class')} / on (run) group_left () ({_rise(scope, name, 'run')} > 0)"
+def time_share_of_runs(scope: Scope, classes: Iterable[str]) -> str:
+    """The share of some classes of the time ledger in the reported time of each run, in the time range; 0 is none."""
+
+    def seconds(select: str) -> str:
+        return f"sum by (run) (increase({catalog.TRAINING_TIME.name}{select}[$__range]))"
+
+    select = scope.select("training")
+    some = select.removesuffix("}") + f', class=~"{"|".join(classes)}"}}'
+    return f"({seconds(some)} or 0 * {seconds(select)}) / ({seconds(select)} > 0)"
 
 
 def time_untold(scope: Scope) -> str:
@@ -271,7 +286,7 @@ def _rise(scope: Scope, name: str, by: str) -> str:
 
 def idle_hours() -> str:
     """Hours in which a GPU ran no kernel, of all GPUs in the dashboard's time range, to the minute."""
-    return f"sum(sum_over_time({recorded('host:gpus_idle:count', '[$__range:1m]')})) / 60"
+    return f"sum(sum_over_time({_recorded('host:gpus_idle:count')}[$__range:1m])) / 60"
 
 
 def idle_cost(scope: Scope) -> str:

@@ -1,13 +1,12 @@
 """The dashboard of machines that are far away, such as a Colab notebook: does data still come, and what does it say."""
 
 from dashboards import queries
-from dashboards.board import REMOTE, Board, Row, gpus_variable, hosts_variable
+from dashboards.board import HOST, REMOTE, Board, Row, gpus_variable, hosts_variable
 from dashboards.panels import (
-    BLUE,
-    GRAY,
     MEMORY,
-    ORANGE,
     UNITS,
+    Column,
+    Key,
     Limits,
     Line,
     Panel,
@@ -15,15 +14,19 @@ from dashboards.panels import (
     chart_of,
     help_of,
     number,
+    rows,
 )
 from pulsetrain import catalog
 from pulsetrain.catalog import metric
 from pulsetrain.rules.thresholds import DEFAULTS
 
 SCOPE = queries.Scope(gpu=True)
-GPU = "{{host}}/{{gpu}}"
 AGE = Limits(30, 120)
 _AGES = f"{catalog.DATA_AGE.name}{SCOPE.select('host')}"
+_LAST_HEARD = f"time() - max by (host) (max_over_time(timestamp({_AGES})[$__range:15s]))"
+_UTILIZATION = f"avg by (host) ({SCOPE.now('gpu', 'utilization_percent')})"
+_GPU_MEMORY = f"max by (host) ({SCOPE.now('gpu', 'memory_percent')})"
+_MEMORY = " / ".join(SCOPE.now("host", f"memory_{what}_bytes") for what in ("used", "total"))
 
 
 def board() -> Board:
@@ -54,7 +57,7 @@ def _header() -> list[Panel]:
         ),
         number(
             "Last heard of",
-            f"topk(1, time() - max by (host) (max_over_time(timestamp({_AGES})[$__range:15s])))",
+            f"topk(1, {_LAST_HEARD})",
             help="Since the last sample that reached this data source, to 15 seconds, of the machine silent longest.",
             unit="s",
             legend="{{host}}",
@@ -101,63 +104,95 @@ def _header() -> list[Panel]:
 
 def _arrival() -> list[Panel]:
     return [
+        _machines(),
         chart(
             "Age of the data",
             Line(f"max by (host, data) ({_AGES})", "{{host}} {{data}}"),
             help=help_of(catalog.DATA_AGE),
             unit="s",
             limits=AGE,
+            many=True,
         ),
-        chart_of(
-            metric("host", "source_read_seconds"),
+        chart(
             "Fetch latency",
-            Line(
-                f"{SCOPE.now('host', 'fetch_seconds')} or {SCOPE.now('host', 'source_read_seconds')}",
-                "{{host}} {{source}}",
-            ),
+            Line(_latency(), "{{host}}"),
+            help=f"{help_of(metric('host', 'fetch_seconds'))} Without `pulsetrain fetch`, of the slowest source.",
+            unit="s",
+            many=True,
         ),
     ]
 
 
+def _latency() -> str:
+    fetch, read = (f"max by (host) ({SCOPE.now('host', field)})" for field in ("fetch_seconds", "source_read_seconds"))
+    return f"{fetch} or {read}"
+
+
+def _machines() -> Panel:
+    return rows(
+        "Machines",
+        [Key("host", "Host", HOST)],
+        [
+            Column("Last heard of", _LAST_HEARD, "s", AGE, width=120),
+            Column("Age of the data", f"max by (host) ({_AGES})", "s", AGE, width=130),
+            Column("Fetch latency", _latency(), "s", width=115),
+            Column("GPU utilization", _UTILIZATION, "percent", gauge=True, decimals=0, width=140),
+            Column("GPU memory", _GPU_MEMORY, "percent", MEMORY, gauge=True, decimals=0, width=140),
+            Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0, width=120),
+            Column("Memory", _MEMORY, "percentunit", gauge=True, decimals=0, width=120),
+        ],
+        help="Every machine of the time range, the one silent longest first: of one that is gone, nothing else is "
+        "known. Its name leads to all about it.",
+        sort=["-Last heard of", "Host"],
+        empty="No host in this time range.",
+    )
+
+
 def _machine() -> list[Panel]:
     return [
-        chart_of(
-            metric("gpu", "utilization_percent"),
+        chart(
             "GPU utilization",
-            Line(SCOPE.now("gpu", "utilization_percent"), GPU),
+            Line(_UTILIZATION, "{{host}}"),
+            help=f"Mean of each host's GPUs that are chosen. {help_of(metric('gpu', 'utilization_percent'))}",
+            unit="percent",
             width=8,
+            maximum=100,
         ),
-        chart_of(
-            metric("gpu", "memory_percent"),
+        chart(
             "GPU memory",
-            Line(SCOPE.now("gpu", "memory_percent"), GPU),
+            Line(_GPU_MEMORY, "{{host}}"),
+            help=f"Of each host's fullest GPU. {help_of(metric('gpu', 'memory_percent'))}",
+            unit="percent",
             width=8,
+            maximum=100,
             limits=MEMORY,
         ),
         chart_of(metric("host", "cpu_ratio"), "CPU", Line(SCOPE.now("host", "cpu_ratio"), "{{host}}"), width=8),
         chart(
             "Memory",
-            Line(SCOPE.now("host", "memory_used_bytes"), "{{host}} used", BLUE),
-            Line(SCOPE.now("host", "memory_total_bytes"), "{{host}} installed", GRAY, True),
+            Line(_MEMORY, "{{host}}"),
             help=help_of(metric("host", "memory_used_bytes")),
-            unit="bytes",
+            unit="percentunit",
             width=8,
+            maximum=1,
         ),
         chart(
             "Disk",
-            Line(SCOPE.rate("host", "disk_read_bytes"), "{{host}} read", BLUE),
-            Line(SCOPE.rate("host", "disk_written_bytes"), "{{host}} written", ORANGE),
-            help="All disks together.",
+            Line(SCOPE.rate("host", "disk_read_bytes"), "{{host}} read"),
+            Line(f"-({SCOPE.rate('host', 'disk_written_bytes')})", "{{host}} written"),
+            help="Read, above; written, below the line. All disks together.",
             unit="binBps",
             width=8,
+            minimum=None,
         ),
         chart(
             "Network",
-            Line(SCOPE.rate("host", "network_received_bytes"), "{{host}} received", BLUE),
-            Line(SCOPE.rate("host", "network_sent_bytes"), "{{host}} sent", ORANGE),
-            help="All network cards together.",
+            Line(SCOPE.rate("host", "network_received_bytes"), "{{host}} received"),
+            Line(f"-({SCOPE.rate('host', 'network_sent_bytes')})", "{{host}} sent"),
+            help="Received, above; sent, below the line. All network cards together.",
             unit="binBps",
             width=8,
+            minimum=None,
         ),
     ]
 

@@ -58,7 +58,7 @@ def gpus(scope: queries.Scope) -> Panel:
         [
             Key("host", "Host", HOST),
             Key("gpu", "GPU", width=70),
-            Key("name", "Model", width=165),
+            Key("name", "Model", width=185),
             Key("version", "Driver", width=85),
         ],
         [
@@ -117,11 +117,15 @@ def _alerts_since(select: str) -> str:
         newest = f"max {by} (timestamp({series}))"  # one that began after the last whole minute
         return f"({earliest} or {newest})"
 
-    # What both a run and the agent of its machine find is the run's.
+    def evaluated(exporter: str) -> str:
+        series = f"{ALERTS}_FOR_STATE{{{exporter}, {select}}}"
+        return f"max {by} ({series} and ignoring (alertstate) {firing})"
+
+    # What both a run and the agent of its machine show is the run's.
     same = "unless on (alertname, host, gpu, rank)"
     of_run, of_agent = 'run!=""', 'run=""'
     engines = f"({own(of_run)} or ({own(of_agent)} {same} {catalog.ALERT.name}{{{of_run}, {select}}}))"
-    of_prometheus = f"max {by} ({ALERTS}_FOR_STATE{{{select}}} and ignoring (alertstate) {firing})"
+    of_prometheus = f"({evaluated(of_run)} or ({evaluated(of_agent)} {same} {evaluated(of_run)}))"
     return f"{of_prometheus} or ({engines} {without('host')} {without('run')})"
 
 

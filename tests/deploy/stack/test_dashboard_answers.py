@@ -266,10 +266,12 @@ def test_alerts_of_prometheus_and_of_all_engines_are_listed_once_each_and_none_f
     now = float(int(time.time()))
     began = now - 300
 
-    def alert(name: str, labels: dict[str, str], start: float = began, end: float = now) -> list[PushSeries]:
+    def alert(
+        name: str, labels: dict[str, str], start: float = began, end: float = now, engine: bool = True
+    ) -> list[PushSeries]:
         times = [start + 15 * tick for tick in range(int((end - start) / 15) + 1)]
         about = {"alertname": name, "severity": "warning", **labels}
-        if "host" in labels and "run" in labels:  # of the engine, which knows both
+        if engine and "host" in labels and "run" in labels:  # of the engine, which knows both
             return [of("pulsetrain_alert", about, times, [1.0] * len(times))]
         firing = of("ALERTS", about | {"alertstate": "firing"}, times, [1.0] * len(times))
         return [firing, of("ALERTS_FOR_STATE", about, times, [start] * len(times))]
@@ -281,6 +283,8 @@ def test_alerts_of_prometheus_and_of_all_engines_are_listed_once_each_and_none_f
         *alert("InputBound", {"run": RUN}),
         *alert("InputBound", both),  # the same
         *alert("HostMemoryLow", both),
+        *alert("GpuTooHot", both | gpu, engine=False),
+        *alert("GpuTooHot", {"host": "a", **gpu}),  # the same: Prometheus scrapes the agent and the run
         *alert("Straggler", both | {"rank": "3"}, start=now - 15),
         of(
             "pulsetrain_alert",
@@ -297,8 +301,8 @@ def test_alerts_of_prometheus_and_of_all_engines_are_listed_once_each_and_none_f
         (target,) = panel["targets"]
         found = server.query(substituted(target["expr"], ALL | {"__range": "1h"}), now)
     told = {one["metric"]["alertname"]: now - float(one["value"][1]) / 1000 for one in found}
-    assert len(found) == 4 and told.keys() == {"GpuHot", "InputBound", "HostMemoryLow", "Straggler"}
-    assert told["GpuHot"] == told["InputBound"] == 300
+    assert sorted(told) == ["GpuHot", "GpuTooHot", "HostMemoryLow", "InputBound", "Straggler"] and len(found) == 5
+    assert told["GpuHot"] == told["GpuTooHot"] == told["InputBound"] == 300
     assert 0 <= told["Straggler"] <= 15 and 240 <= told["HostMemoryLow"] <= 300
 
 
@@ -363,6 +367,20 @@ def test_the_time_ledger_leaves_open_what_no_report_tells(two_runs: tuple[Promet
     assert asked(untold, notes) == pytest.approx({("",): 0.75})
 
 
+def test_the_time_ledger_of_each_run_adds_up_to_what_it_reported(two_runs: tuple[Prometheus, float]) -> None:
+    server, now = two_runs
+
+    def shares(column: str) -> dict[tuple[str, ...], float]:
+        asked = table_column("pulsetrain-cluster", "Time ledger of each run", column)
+        return values(server, substituted(asked, ALL | {"__range": "5m"}), now, "run")
+
+    notes = "20261116-130000-notes-77ab"
+    assert shares("Compute") == pytest.approx({(RUN,): 0.9 / 0.95, (notes,): 0.0})
+    assert shares("Checkpoints") == pytest.approx({(RUN,): 0.05 / 0.95, (notes,): 0.0})
+    assert shares("Evaluation") == pytest.approx({(RUN,): 0.0, (notes,): 1.0})
+    assert shares("All else") == {(RUN,): 0.0, (notes,): 0.0}
+
+
 def test_a_rank_that_the_others_wait_for_is_named_though_steps_take_equally_long(
     two_runs: tuple[Prometheus, float],
 ) -> None:
@@ -388,4 +406,4 @@ def test_a_clock_held_down_for_a_single_sample_is_drawn_between_two_points_a_min
     assert get(f"{server.url}/api/v1/query_range", query="gpu_throttle_reasons", **window)["data"]["result"] == []
     found = get(f"{server.url}/api/v1/query_range", query=line, **window)["data"]["result"]
     shown = {(one["metric"]["gpu"], one["metric"]["reason"]): {value for _, value in one["values"]} for one in found}
-    assert shown == {("1", "hw_slowdown"): {"1"}, ("-", "nothing"): {"0"}}
+    assert shown == {("1", "hw_slowdown"): {"1"}, ("all", "not held back"): {"0"}}

@@ -292,6 +292,20 @@ def test_every_query_of_every_panel_finds_data(prometheus: Prometheus, workstati
     assert missing == []
 
 
+@pytest.mark.parametrize("uid", UIDS)
+def test_what_the_columns_of_a_table_tell_of_one_subject_is_in_one_row(
+    prometheus: Prometheus, workstation: Workstation, uid: str
+) -> None:
+    """Grafana joins rows whose labels agree: a label that is not a key of the table gives a column its own rows."""
+    workstation.tick()
+    values = chosen(prometheus, BOARDS[uid])
+    for panel in (panel for panel in panels(BOARDS[uid]) if panel["type"] == "table"):
+        keys = panel["transformations"][1]["options"]["renameByName"].keys()
+        for target in panel["targets"]:
+            labels = {label for one in prometheus.query(substituted(target["expr"], values)) for label in one["metric"]}
+            assert labels <= keys, f"{panel['title']}: {target['expr']}"
+
+
 def test_a_gpu_that_both_an_agent_and_a_run_show_counts_once(prometheus: Prometheus, workstation: Workstation) -> None:
     board = BOARDS["pulsetrain-fleet"]
     (gpus,) = (
