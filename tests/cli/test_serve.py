@@ -1,5 +1,6 @@
 """`pulsetrain serve` and `run --serve` as a user calls them."""
 
+import json
 import os
 import re
 import signal
@@ -79,3 +80,16 @@ def test_a_short_token_and_a_port_in_use_are_refused(pulsetrain: Pulsetrain) -> 
     assert done.returncode == 2 and "too short" in done.stderr
     done = pulsetrain("serve", "nope")
     assert done.returncode == 2 and "there are no runs" in done.stderr
+
+
+def test_a_page_that_may_delete_asks_for_a_token_on_this_machine_too(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(environment, tmp_path / "log", "--allow-delete"):
+        with_token = link(tmp_path / "log")
+        assert with_token.startswith("http://127.0.0.1") and "?token=" in with_token
+        address, _, token = with_token.partition("?token=")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(address)
+        asked = urllib.request.Request(f"{address}api/v1/catalog", headers={"Authorization": f"Bearer {token}"})
+        assert json.load(urllib.request.urlopen(asked))["delete"] is True

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from pulsetrain.cli import options
-from pulsetrain.errors import PulsetrainError, UsageError
+from pulsetrain.errors import PulsetrainError
 from pulsetrain.runs.folder import Home, Run, RunFolder
 from pulsetrain.untrusted import printable
 
@@ -232,7 +232,7 @@ def seal(home: Home, run: tuple[str, ...]) -> None:
     from pulsetrain.views.text import bytes_text
 
     for folder in [home.resolve(wanted) for wanted in run]:
-        _refuse_living(folder)
+        folder.must_have_ended()
         before = folder.size_bytes()
         sealed = sealing.seal_all(folder)
         click.echo(f"{folder.name}: {sealed} files, {bytes_text(before)} became {bytes_text(folder.size_bytes())}")
@@ -337,7 +337,7 @@ def _shown(value: str | float | None) -> str:
 
 def _change(folder: RunFolder, **changes: Any) -> None:
     """Change what run.json says of a run that has ended: while it lives, the watching process writes that file."""
-    _refuse_living(folder)
+    folder.must_have_ended()
     folder.save(msgspec.structs.replace(folder.load(), **changes))
     click.echo(f"{folder.path.name}: {', '.join(changes)} changed")
 
@@ -365,22 +365,11 @@ def _gpus(run: Run) -> str:
     return ", ".join(f"{count}x {name}" for name, count in names.items())
 
 
-def _refuse_living(folder: RunFolder) -> None:
-    about = folder.load()
-    if about.status == "running":
-        raise click.UsageError(f"{folder.name} is still running")
-    if folder.may_live(about):
-        raise UsageError(
-            f"{folder.name} may still be running on another machine: it was written to less than a day ago.",
-            hint="Wait, or delete its folder yourself if you are sure that it ended.",
-        )
-
-
 def _remove(folders: list[RunFolder], yes: bool) -> None:
     from pulsetrain.views.text import bytes_text
 
     for folder in folders:
-        _refuse_living(folder)
+        folder.must_have_ended()
     size = bytes_text(sum(folder.size_bytes() for folder in folders))
     for folder in folders:
         click.echo(f"  {folder}")

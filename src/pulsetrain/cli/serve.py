@@ -42,6 +42,7 @@ NOT_ENCRYPTED = "traffic is not encrypted; set up TLS with --web-config, or use 
 @click.option(
     "--web-config", metavar="FILE", envvar="PULSETRAIN_WEB_CONFIG", help="TLS and logins; docs/prometheus.md."
 )
+@click.option("--allow-delete", is_flag=True, help="Let the page delete runs that have ended; asks for a token.")
 @click.option("--collector", is_flag=True, help="Take runs that other machines send; docs/transfer.md.")
 @click.option(
     "--quota",
@@ -69,6 +70,7 @@ def serve(
     wants_token: bool,
     allow_host: tuple[str, ...],
     web_config: str | None,
+    allow_delete: bool,
     collector: bool,
     quota: float,
     connect: tuple[str, ...],
@@ -101,10 +103,17 @@ def serve(
     home = Home.find(directory)
     folders = [home.resolve(run) for run in runs]
     protection = load(Path(web_config)) if web_config else WebConfig()
-    token = _token(address, protection, wanted=wants_token)
+    token = _token(address, protection, wanted=wants_token or allow_delete)
     machines = _machines(connect, machine, interval, none=no_machine)
     thresholds = settings.in_force().config.thresholds
-    site = Site(home, folders, machines=machines, fleet=_fleet(fleet, thresholds), thresholds=thresholds)
+    site = Site(
+        home,
+        folders,
+        machines=machines,
+        fleet=_fleet(fleet, thresholds),
+        thresholds=thresholds,
+        allow_delete=allow_delete,
+    )
     collecting = _collecting(home, quota) if collector else None
     server = WebServer(
         site, address, port, token=token, protection=protection, allowed_hosts=allow_host, collecting=collecting

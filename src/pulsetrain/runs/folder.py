@@ -187,6 +187,10 @@ class Host(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Parts of pulsetrain that left something out or failed here, a line each."""
 
 
+class RunMayLive(UsageError):
+    """What was asked for is done to runs that have ended, and this one may not have."""
+
+
 class RunFolder:
     """One run on disk."""
 
@@ -284,6 +288,17 @@ class RunFolder:
         if self._lock_told(run) is None:
             return run.status == "running" or datetime.now(UTC) - self.last_moved() < SURELY_DEAD
         return run.status == "running"
+
+    def must_have_ended(self) -> None:
+        """Refuse to change or remove a run that somebody may still write."""
+        run = self.load()
+        if run.status == "running":
+            raise RunMayLive(f"{self.name} is still running.")
+        if self.may_live(run):
+            raise RunMayLive(
+                f"{self.name} may still be running on another machine: it was written to less than a day ago.",
+                hint="Wait, or delete its folder yourself if you are sure that it ended.",
+            )
 
     def _lives(self, run: Run) -> bool:
         told = self._lock_told(run)

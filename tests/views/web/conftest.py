@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def runs(tmp_path: Path, make_run: MakeRun) -> Path:
     home = tmp_path / "runs"
     boards = [{"gpu_index": index, "name": "NVIDIA H100"} for index in range(2)]
     hosts = {"vm": Host(gpus=boards, cpu_cores=8)}
-    about = {"home": home, "hosts": hosts, "seconds": 120.0}
+    about = {"home": home, "hosts": hosts, "seconds": 120.0, "end": datetime(2026, 11, 16, 12, 2, tzinfo=UTC)}
     first = readings(spike=77)
     first["training"].append({"elapsed_seconds": 119.0, "rank": 0, "phase": "evaluation", "phase_seconds": 20.0})
     config = {"model": {"depth": 12}, "optimizer": "adamw"}
@@ -92,8 +93,8 @@ def serve(runs: Path) -> Iterator[Callable[..., WebServer]]:
     """Serve the runs: `serve(token=...)`."""
     servers: list[WebServer] = []
 
-    def start(port: int = 0, **options: Any) -> WebServer:
-        server = WebServer(Site(Home(runs)), port=port, **options)
+    def start(port: int = 0, *, allow_delete: bool = False, **options: Any) -> WebServer:
+        server = WebServer(Site(Home(runs), allow_delete=allow_delete), port=port, **options)
         server.start()
         servers.append(server)
         return server

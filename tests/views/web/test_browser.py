@@ -164,7 +164,7 @@ def test_runs_are_searched_chosen_and_compared(browser: Any, server: WebServer) 
         page.get_by_text("1 of 2").wait_for()
         page.get_by_label("Search runs").fill("")
         for name in ("first", "second"):
-            page.get_by_label(f"Choose {name} for a comparison").check()
+            page.get_by_label(f"Choose {name}").check()
         page.get_by_role("button", name="Compare 2").click()
         drawn(page, "loss")
         assert page.locator("figure[data-chart='loss'] .key").all_inner_texts() == ["first", "second"]
@@ -172,6 +172,45 @@ def test_runs_are_searched_chosen_and_compared(browser: Any, server: WebServer) 
         page.get_by_label("Alignment").select_option("progress")
         page.wait_for_url("**align=progress**")
         assert eventually(lambda: "to 100 %" in page.locator("figure[data-chart='loss'] .unseen").text_content())
+
+
+def test_chosen_runs_are_deleted_after_a_question_where_the_server_allows_it(
+    browser: Any, serve: Callable[..., WebServer], runs: Path
+) -> None:
+    reader = serve()
+    with watched(browser, reader) as page:
+        page.goto(reader.url)
+        page.get_by_label("Choose first").check()
+        assert page.get_by_role("button", name="Delete").count() == 0
+    server = serve(token="a-token-that-nobody-can-guess", allow_delete=True)
+    with watched(browser, server) as page:
+        questions: list[str] = []
+        page.goto(server.link)
+        delete = page.get_by_role("button", name="Delete")
+        assert delete.is_disabled()
+        page.get_by_label("Choose first").check()
+
+        def refuse(dialog: Any) -> None:
+            questions.append(dialog.message)
+            dialog.dismiss()
+
+        page.once("dialog", refuse)
+        delete.click()
+        assert questions == ["Delete first, with all files? This cannot be undone."] and (runs / FIRST).exists()
+        page.once("dialog", lambda dialog: dialog.accept())
+        delete.click()
+        page.get_by_role("link", name="first").wait_for(state="detached")
+        assert not (runs / FIRST).exists() and (runs / SECOND).exists()
+        assert delete.is_disabled() and page.get_by_role("link", name="second").is_visible()
+
+
+def test_durations_in_the_list_have_one_form(browser: Any, server: WebServer, runs: Path, make_run: MakeRun) -> None:
+    make_run("20261117-120000-short-0003", home=runs, name="short", seconds=27.9, **readings(28))
+    with watched(browser, server) as page:
+        page.goto(server.url)
+        page.get_by_role("link", name="short").wait_for()
+        took = page.locator("td.c-seconds")
+        assert eventually(lambda: sorted(took.all_inner_texts()) == ["0:00:28", "0:02:00", "0:02:00"])
 
 
 def test_many_gpus_are_rows(browser: Any, server: WebServer, runs: Path, make_run: MakeRun) -> None:

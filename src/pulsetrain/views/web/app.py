@@ -19,7 +19,9 @@ from starlette.routing import Route
 
 from pulsetrain import __version__
 from pulsetrain.errors import PulsetrainError, UsageError
-from pulsetrain.views.web import api
+from pulsetrain.runs.folder import RunMayLive
+from pulsetrain.views.web import api, deleting
+from pulsetrain.views.web.deleting import DeletingOff, delete_run
 from pulsetrain.views.web.site import Site
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
 
 API = "/api/v1"
 GZIP_LEVEL = 3
+RUN = "/runs/{id}"
 PAGES = ("/", "/run/{id}", "/compare", "/machine", "/api")
 """Addresses at which the page itself is answered; what it shows there is its own matter."""
 TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml", "txt": "text/plain"}
 STATIC = "static"
+ABOUT = "Runs and machines. All is read-only, but for deleting runs where `pulsetrain serve --allow-delete` lets it."
 
 Id = Annotated[str, msgspec.Meta(max_length=200, description="The id of a run: the name of its folder.")]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12, description="Elapsed seconds of the run.")]
@@ -101,9 +105,7 @@ def endpoints() -> list[Endpoint]:
         Endpoint("/catalog", "Every metric and every group of charts.", NoQuery, _catalog),
         Endpoint("/runs", "All runs, those in progress first.", NoQuery, _runs),
         Endpoint("/figures", "Figures of runs in a list.", FiguresQuery, _figures),
-        Endpoint(
-            "/runs/{id}", "A run, and which charts it has.", NoQuery, lambda site, id, _: api.run_document(site, id)
-        ),
+        Endpoint(RUN, "A run, and which charts it has.", NoQuery, lambda site, id, _: api.run_document(site, id)),
         Endpoint(
             "/runs/{id}/series",
             "Charts between two moments: min, max and last of each pixel.",
@@ -153,7 +155,7 @@ def endpoints() -> list[Endpoint]:
 
 
 def _catalog(site: Site, id: str, query: NoQuery) -> api.Document:
-    return api.catalog_document() | {"fleet": site.fleet is not None}
+    return api.catalog_document() | {"fleet": site.fleet is not None, "delete": site.allow_delete}
 
 
 def _fleet(site: Site, id: str, query: FleetQuery) -> api.Document:
@@ -216,6 +218,7 @@ def make_app(site: Site) -> "ASGIApp":
     description = msgspec.json.encode(openapi(found))
     routes = [Route(f"{API}{endpoint.path}", partial(_answer, site, endpoint)) for endpoint in found]
     routes += [
+        Route(f"{API}{RUN}", partial(_delete, site), methods=["DELETE"]),
         Route(f"{API}/stream", partial(_stream, site)),
         Route(f"{API}/openapi.json", lambda request: _whole(request, description, "application/json")),
         Route("/metrics", partial(_metrics, site)),
@@ -248,6 +251,20 @@ async def _answer(site: Site, endpoint: Endpoint, request: Request) -> Response:
     except PulsetrainError as error:
         return _problem(503, error)
     return _whole(request, body, "application/json")
+
+
+async def _delete(site: Site, request: Request) -> Response:
+    try:
+        body = _encode(await run_in_threadpool(delete_run, site, request.path_params["id"]))
+    except DeletingOff as error:
+        return _problem(403, error)
+    except api.NotFound as error:
+        return _problem(404, error)
+    except RunMayLive as error:
+        return _problem(409, error)
+    except PulsetrainError as error:
+        return _problem(503, error)
+    return Response(body, media_type="application/json")
 
 
 async def _stream(site: Site, request: Request) -> Response:
@@ -357,10 +374,11 @@ def openapi(found: Sequence[Endpoint]) -> dict[str, Any]:
         paths[f"{API}{endpoint.path}"] = {
             "get": {"summary": endpoint.summary, "parameters": parameters, "responses": answers}
         }
+    paths[f"{API}{RUN}"]["delete"] = deleting.DESCRIPTION
     problem = {"type": "object", "properties": {"error": {"type": "string"}, "hint": {"type": "string"}}}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "pulsetrain", "version": __version__, "description": "Runs and machines. All is read-only."},
+        "info": {"title": "pulsetrain", "version": __version__, "description": ABOUT},
         "paths": paths,
         "components": {
             "responses": {

@@ -39,6 +39,11 @@ class ListFigures:
                 folder.path.name: found.get(folder.path.name) or self._ended[folder.path.name] for folder in folders
             }
 
+    def forget(self, id: str) -> None:
+        """A run that was deleted."""
+        with self._lock:
+            self._ended.pop(id, None)
+
 
 def _read(folders: Sequence[RunFolder]) -> dict[str, RunDigest]:
     if not folders:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Collection, Iterable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from pulsetrain.errors import UsageError
 from pulsetrain.serving.web_config import CHALLENGE, WebConfig
@@ -28,6 +28,8 @@ HEADERS = {
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
 """Of every answer: no code but our own files, nothing from elsewhere, nothing for pages of others."""
+DELETED = "/api/v1/runs/"
+"""What is below can be deleted, if the application allows it."""
 OPEN_PATHS = frozenset({"/healthz"})
 """For probes, which have no token; it says nothing about runs."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -101,12 +103,13 @@ class RequestGuard:
 
     async def _refusal(self, scope: "Scope", headers: dict[str, str]) -> tuple[HTTPStatus, str, dict[str, str]] | None:
         """Why a request is not answered, or where it is sent; None when it may pass."""
-        if scope["method"] not in ("GET", "HEAD"):
+        deletes = scope["method"] == "DELETE" and scope["path"].startswith(DELETED)
+        if scope["method"] not in ("GET", "HEAD") and not deletes:
             return HTTPStatus.METHOD_NOT_ALLOWED, "This server is read-only.", {"Allow": "GET, HEAD"}
         if not self._knows(headers.get("host", "")):
             return HTTPStatus.MISDIRECTED_REQUEST, "Unknown host name. See: pulsetrain serve --allow-host", {}
-        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
-            return HTTPStatus.FORBIDDEN, "Cross-site requests are refused.", {}
+        if _is_of_another_origin(headers) if deletes else _is_cross_site(headers):
+            return HTTPStatus.FORBIDDEN, "Requests of other sites are refused.", {}
         if scope["path"] in OPEN_PATHS:
             return None
         if self._may_pass and not await self._may_pass(headers.get("authorization", "")):
@@ -143,6 +146,20 @@ class RequestGuard:
         except ValueError:
             return False
         return not self._local or is_loopback(name)
+
+
+def _is_cross_site(headers: dict[str, str]) -> bool:
+    """Whether a page of another site reads from us; a link that leads here is followed."""
+    return headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
+
+
+def _is_of_another_origin(headers: dict[str, str]) -> bool:
+    """Whether a page that is not ours wants a change. Programs that are not browsers send neither header."""
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site != "same-origin"
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
 
 
 def _cookie(header: str, wanted: str) -> str:

@@ -45,8 +45,10 @@ class Site:
         fleet: "Fleet | None" = None,
         thresholds: Thresholds = DEFAULTS,
         report_share: float = REPORT_SHARE,
+        allow_delete: bool = False,
     ) -> None:
         """`only` are the runs to show; by default all of the home."""
+        self.allow_delete = allow_delete
         self.fleet = fleet
         self._report_share = report_share
         self.streams = Streams()
@@ -55,7 +57,7 @@ class Site:
         self.thresholds = thresholds
         self.machines = list(machines)
         self._home = home
-        self._only = {folder.path.name: folder for folder in only}
+        self._only = {folder.path.name: folder for folder in only} if only else None
         self._lock = threading.Lock()
         self._folders: dict[str, RunFolder] = {}
         self._looked = -LOOK_SECONDS
@@ -67,7 +69,7 @@ class Site:
     def folders(self) -> dict[str, RunFolder]:
         """All runs by the names of their folders, the newest first."""
         with self._lock:
-            if self._only:
+            if self._only is not None:
                 return dict(self._only)
             if time.monotonic() > self._looked + LOOK_SECONDS:
                 found = {folder.path.name: folder for folder in self._home.runs()}
@@ -78,7 +80,7 @@ class Site:
     def folder(self, id: str) -> RunFolder | None:
         """A run by its id. Nothing that is asked for becomes a path: an id is one of those in the list."""
         found = self.folders().get(id)
-        if found is None and not self._only:
+        if found is None and self._only is None:
             self._looked = -LOOK_SECONDS  # it may be new
             found = self.folders().get(id)
         return found
@@ -145,6 +147,27 @@ class Site:
             while len(self._studies) > MOST_OPEN_RUNS:
                 self._studies.pop(next(iter(self._studies)))
             return found
+
+    def remove(self, id: str) -> bool:
+        """Delete a run that has ended, with all its files; False when there is no such run."""
+        folder = self.folder(id)
+        if folder is None:
+            return False
+        with self._lock:
+            opening = self._opening.setdefault(id, threading.Lock())
+        with opening:
+            folder.must_have_ended()
+            folder.remove()
+            with self._lock:
+                followed = self._open.pop(id, None)
+                self._folders = {name: one for name, one in self._folders.items() if name != id}
+                if self._only is not None:
+                    self._only.pop(id, None)
+        if followed:
+            followed.stop()
+        self._studies.pop(id, None)
+        self.list_figures.forget(id)
+        return True
 
     @property
     def open_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 export class Problem extends Error {}
 
-export async function ask(path, parameters = {}, signal = undefined) {
+export async function ask(path, parameters = {}, options = {}) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
     for (const one of Array.isArray(value) ? value : [value]) {
@@ -10,7 +10,7 @@ export async function ask(path, parameters = {}, signal = undefined) {
     }
   }
   const text = query.toString();
-  const response = await fetch(`/api/v1${path}${text ? `?${text}` : ""}`, { signal });
+  const response = await fetch(`/api/v1${path}${text ? `?${text}` : ""}`, options);
   if (response.status === 401) throw new Problem("The token is missing or has changed: open the link that pulsetrain printed.");
   const found = await response.json();
   if (!response.ok) throw new Problem([found.error, found.hint].filter(Boolean).join(" "));

@@ -45,7 +45,7 @@ export async function open(page) {
       const known = keys.filter((key) => one.charts.some((chart) => chart.key === key));
       const from = Math.max(0, own[place].from(start)), until = Math.max(from + 1e-3, own[place].from(end));
       if (!known.length || !Number.isFinite(until)) return {};
-      return (await ask(`${runPath(one.run.id)}/series`, { chart: known, start: from, end: until, points, smooth: axis.smooth }, signal)).charts;
+      return (await ask(`${runPath(one.run.id)}/series`, { chart: known, start: from, end: until, points, smooth: axis.smooth }, { signal })).charts;
     }));
     return Object.fromEntries(keys.map((key) => [key, answers.map((found, place) => {
       const line = combined(found[key] ?? [], shared.get(key));

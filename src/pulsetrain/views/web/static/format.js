@@ -23,6 +23,12 @@ export function duration(seconds) {
   return sign + parts.slice(0, 2).join(" ");
 }
 
+// How to write the durations of a column: all with a clock, where one is a minute or more.
+export function durations(column) {
+  if (!column.some((seconds) => seconds >= 60)) return (seconds) => `${seconds.toFixed(1)} s`;
+  return (seconds) => `${Math.floor(Math.round(seconds) / 3600)}:${new Date(1000 * Math.round(seconds)).toISOString().slice(14, 19)}`;
+}
+
 export function when(seconds) {
   return new Date(seconds * 1000).toLocaleString("en-CA", { dateStyle: "short", timeStyle: "short", hour12: false });
 }

@@ -6,8 +6,8 @@ export async function open(page) {
   const response = await fetch("/api/v1/openapi.json");
   const described = await response.json();
   show(page, h("h1", {}, "API"), h("p", {}, described.info.description, " The description for programs: ", h("a", { href: "/api/v1/openapi.json", target: "_blank" }, "openapi.json"), "."),
-    Object.entries(described.paths).map(([path, { get }]) => h("section", { class: "section" }, h("h2", {}, h("code", {}, `GET ${path}`)), h("p", {}, get.summary),
-      get.parameters.length ? pairs(get.parameters.map((one) => [h("code", {}, one.name), parameter(one)])) : null)));
+    Object.entries(described.paths).map(([path, ways]) => Object.entries(ways).map(([method, { summary, parameters }]) => h("section", { class: "section" }, h("h2", {}, h("code", {}, `${method.toUpperCase()} ${path}`)), h("p", {}, summary),
+      parameters.length ? pairs(parameters.map((one) => [h("code", {}, one.name), parameter(one)])) : null))));
 }
 
 function parameter({ required, schema }) {

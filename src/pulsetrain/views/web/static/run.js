@@ -73,7 +73,7 @@ class RunView {
 
   async read(keys, points, signal) {
     const [start, end] = this.axis.range;
-    const found = await ask(`${runPath(this.id)}/series`, { chart: keys, start: Math.max(0, start), end, points, smooth: this.axis.smooth }, signal);
+    const found = await ask(`${runPath(this.id)}/series`, { chart: keys, start: Math.max(0, start), end, points, smooth: this.axis.smooth }, { signal });
     return found.charts;
   }
 

@@ -1,7 +1,7 @@
-// All runs: searched, sorted, chosen for a comparison. Rows in view alone are drawn, so that thousands stay smooth.
-import { ask } from "./api.js";
+// All runs: searched, sorted, compared, deleted. Rows in view alone are drawn, so that thousands stay smooth.
+import { ask, catalog, runPath } from "./api.js";
 import { button, h, show } from "./dom.js";
-import { duration, when } from "./format.js";
+import { durations, when } from "./format.js";
 import { go } from "./main.js";
 
 const ROW = 37;
@@ -10,7 +10,7 @@ const COLUMNS = [
   ["name", "Run", (run) => run.name.toLowerCase()],
   ["status", "Status", (run) => run.status],
   ["start", "Started", (run) => run.start],
-  ["seconds", "Took", (run) => run.seconds ?? Date.now() / 1000 - run.start],
+  ["seconds", "Took", seconds],
   ["hosts", "Host", (run) => run.hosts.join(" ")],
   ["gpus", "GPUs", (run) => run.gpus],
   ["steps", "Steps", figure("steps")],
@@ -24,8 +24,15 @@ const COLUMNS = [
   ["verdict", "Verdict", figure("verdict")],
 ];
 // Which columns are left out where the page is narrow is in style.css.
-const RIGHT = new Set(["seconds", "steps", "loss", "best", "step_seconds", "utilization", "joules", "cost"]);
+const FIGURES = ["steps", "loss", "best", "step_seconds", "utilization", "joules", "cost"];
+const RIGHT = new Set(["seconds", ...FIGURES]);
 const figures = new Map();
+
+function seconds(run) {
+  return run.seconds ?? Math.max(0, Date.now() / 1000 - run.start);
+}
+
+const tagsOf = (run) => Object.entries(run.tags).map(([key, value]) => `${key}=${value}`);
 
 function figure(name) {
   return (run) => figures.get(run.id)?.[name]?.value ?? null;
@@ -35,19 +42,45 @@ export async function open(page) {
   document.title = "Runs · pulsetrain";
   const query = new URLSearchParams(location.search);
   const state = { search: query.get("search") ?? "", sort: query.get("sort") ?? "", down: query.get("down") === "1", chosen: new Set() };
-  let runs = await ask("/runs"), shown = [], stopped = false;
+  const { delete: canDelete } = await catalog();
+  let runs = await ask("/runs"), shown = [], stopped = false, took;
 
   const search = h("input", { type: "search", placeholder: "name, tag, host, status", "aria-label": "Search runs", value: state.search });
-  search.value = state.search;
   const count = h("span", { class: "soft", role: "status" });
   const compare = button({ disabled: true, onclick: () => {
     go(`/compare?${new URLSearchParams([...state.chosen].map((id) => ["run", id]))}`);
   } }, "Compare");
+  const remove = canDelete ? button({ disabled: true, onclick: deleteChosen }, "Delete") : null;
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
   const head = h("tr", {});
   const body = h("tbody", {});
   const scroller = h("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Runs" },
     h("table", { class: "runs" }, h("thead", {}, head), body));
-  show(page, h("div", { class: "bar" }, h("h1", {}, "Runs"), search, count, compare), scroller);
+  show(page, h("div", { class: "bar" }, h("h1", {}, "Runs"), search, count, compare, remove), problem, scroller);
+
+  function chosen() {
+    const { size } = state.chosen;
+    compare.disabled = size < 2;
+    compare.textContent = size > 1 ? `Compare ${size}` : "Compare";
+    if (remove) remove.disabled = !size;
+  }
+
+  async function deleteChosen() {
+    const wanted = runs.filter((run) => state.chosen.has(run.id));
+    if (!confirm(`Delete ${wanted.map((run) => run.name).join(", ")}, with all files? This cannot be undone.`)) return;
+    const failed = [];
+    for (const { id } of wanted) {
+      try {
+        await ask(runPath(id), {}, { method: "DELETE" });
+        state.chosen.delete(id);
+      } catch (error) { failed.push(error.message); }
+    }
+    problem.textContent = failed.join(" ");
+    problem.hidden = !failed.length;
+    runs = await ask("/runs");
+    chosen();
+    arrange();
+  }
 
   function write() {
     const now = new URLSearchParams();
@@ -58,7 +91,7 @@ export async function open(page) {
 
   function arrange() {
     const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = (run) => [run.id, run.name, run.status, run.note, ...run.hosts, ...run.gpu_names, ...Object.entries(run.tags).map(([key, value]) => `${key}=${value}`)].join(" ").toLowerCase();
+    const text = (run) => [run.id, run.name, run.status, run.note, ...run.hosts, ...run.gpu_names, ...tagsOf(run)].join(" ").toLowerCase();
     shown = runs.filter((run) => words.every((word) => text(run).includes(word)));
     const key = COLUMNS.find(([name]) => name === state.sort)?.[2];
     if (key) {
@@ -82,7 +115,7 @@ export async function open(page) {
 
   // Figures of all runs are read when a column of them is sorted by.
   async function readAll() {
-    if (!["steps", "loss", "best", "step_seconds", "utilization", "joules", "cost", "verdict"].includes(state.sort)) return;
+    if (![...FIGURES, "verdict"].includes(state.sort)) return;
     for (let first = 0; first < runs.length; first += 60) await readFigures(runs.slice(first, first + 60));
   }
 
@@ -98,6 +131,7 @@ export async function open(page) {
     const first = Math.max(0, Math.floor(scroller.scrollTop / ROW) - 5);
     const inView = shown.slice(first, first + Math.ceil(scroller.clientHeight / ROW) + 12);
     const space = (rows) => (rows > 0 ? spacer(rows * ROW) : null);
+    took = durations(runs.map(seconds));
     show(body, space(first), inView.map(row), space(shown.length - first - inView.length));
     if (!shown.length) show(body, h("tr", {}, h("td", { colspan: String(COLUMNS.length + 1), class: "soft" }, runs.length ? "No run matches." : "No runs yet: pulsetrain run -- python train.py")));
     clearTimeout(reading);
@@ -111,24 +145,23 @@ export async function open(page) {
   function row(run) {
     const own = figures.get(run.id) ?? {};
     const cell = (name, content, title = null) => h("td", { class: classes(name), title }, content);
-    const choose = h("input", { type: "checkbox", checked: state.chosen.has(run.id), "aria-label": `Choose ${run.name} for a comparison`, onchange: (event) => {
+    const text = (name) => cell(name, own[name]?.text ?? "", own[name]?.title);
+    const choose = h("input", { type: "checkbox", checked: state.chosen.has(run.id), "aria-label": `Choose ${run.name}`, onchange: (event) => {
       if (event.target.checked) state.chosen.add(run.id); else state.chosen.delete(run.id);
-      compare.disabled = state.chosen.size < 2;
-      compare.textContent = state.chosen.size > 1 ? `Compare ${state.chosen.size}` : "Compare";
+      chosen();
     } });
-    const tags = Object.entries(run.tags).slice(0, 3).map(([key, value]) => h("span", { class: "tag" }, `${key}=${value}`));
+    const tags = tagsOf(run).slice(0, 3).map((tag) => h("span", { class: "tag" }, tag));
     return h("tr", {},
       h("td", {}, choose),
       cell("name", [h("a", { href: `/run/${encodeURIComponent(run.id)}`, title: run.id }, run.name), tags]),
       cell("status", status(run, run.status)),
       cell("start", when(run.start).replace(`${new Date().getFullYear()}-`, "")),
-      cell("seconds", run.took || duration(Math.max(0, Date.now() / 1000 - run.start))),
+      cell("seconds", took(seconds(run))),
       cell("hosts", run.hosts.join(", "), run.hosts.join(", ")),
       cell("gpus", run.gpus ? `${run.gpus} × ${run.gpu_names.map((name) => name.replace(/ \d+ ?GB.*| \(sim.*/, "")).join(", ")}` : "", run.gpu_names.join(", ")),
-      ...["steps", "loss", "best"].map((name) => cell(name, own[name]?.text ?? "")),
+      text("steps"), text("loss"), text("best"),
       cell("shape", own.shape ? sparkline(own.shape) : ""),
-      ...["step_seconds", "utilization", "joules", "cost"].map((name) => cell(name, own[name]?.text ?? "")),
-      cell("verdict", own.verdict?.text ?? "", own.verdict?.title));
+      text("step_seconds"), text("utilization"), text("joules"), text("cost"), text("verdict"));
   }
 
   search.addEventListener("input", () => { state.search = search.value; write(); arrange(); });
