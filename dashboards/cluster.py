@@ -316,15 +316,21 @@ def _training() -> list[Panel]:
 
 
 def _ledger_of_each_run() -> Panel:
-    told = {title: [title] for title in ("data_wait", "copy", "communication", "evaluation", "checkpoint", "startup")}
-    named = {TIME_CLASSES[name].capitalize(): classes for name, classes in told.items()}
-    shown = {"Compute": [*COMPUTE_CLASSES], **named}
+    shown = {
+        "Compute": [*COMPUTE_CLASSES],
+        "Waiting for data": ["data_wait"],
+        "Copying": ["copy"],
+        "Communication": ["communication"],
+        "Evaluation": ["evaluation"],
+        "Checkpoints": ["checkpoint"],
+        "Start-up": ["startup"],
+    }
     rest = [name for name in TIME_CLASSES if name not in {one for classes in shown.values() for one in classes}]
     return rows(
         "Time ledger of each run",
         [Key("run", "Run", RUN, width=260)],
         [
-            Column(title, queries.time_share_of_runs(SCOPE, classes), "percentunit", gauge=True, decimals=1)
+            Column(title, queries.time_share_of_runs(SCOPE, classes), "percentunit", gauge=True, decimals=1, width=135)
             for title, classes in (shown | {"All else": rest}).items()
         ],
         help="Share in the reported time of each run, in the time range. Compute is forward, backward and optimizer "

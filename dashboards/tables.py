@@ -70,7 +70,7 @@ def gpus(scope: queries.Scope) -> Panel:
                 "percent",
                 gauge=True,
                 decimals=0,
-                width=120,
+                width=105,
             ),
             Column(
                 "Memory", each(scope.now("gpu", "memory_percent")), "percent", MEMORY, gauge=True, decimals=0, width=105

@@ -84,6 +84,16 @@ def test_every_panel_that_nvml_can_serve_has_its_metrics_and_labels(
     assert missing == []
 
 
+def test_every_series_of_a_gpu_has_the_labels_that_dcgm_exporter_gives_it(server: Prometheus) -> None:
+    wanted = {*PEERS["dcgm-exporter"]["every_series"]}
+    without = [
+        (series["metric"]["__name__"], missing)
+        for series in server.query('{__name__=~"DCGM_.+"}')
+        if (missing := wanted - series["metric"].keys())  # Prometheus has no empty labels
+    ]
+    assert without == []
+
+
 def _served(panel: Any, shown: dict[str, set[str]]) -> bool:
     alternatives = [[name for name in one.split("|") if name in shown] for one in panel["metrics"]]
     labels: set[str] = set().union(*(shown[name] for names in alternatives for name in names))
