@@ -336,7 +336,7 @@ export class ChartBox {
   }
 }
 
-// Many GPUs: a row for each, time from left to right, the darker the more.
+// Many GPUs: a row for each, time from left to right, the stronger the more.
 function drawHeat(box) {
   const { lines, axis, about } = box;
   const row = lines.length > 24 ? 8 : 14, left = 56;
@@ -351,7 +351,7 @@ function drawHeat(box) {
   const least = about.zero ? 0 : known.reduce((a, b) => Math.min(a, b), Infinity);
   const most = Math.max(about.top ?? -Infinity, known.reduce((a, b) => Math.max(a, b), -Infinity));
   const [from, to] = axis.xRange;
-  const place = (x) => left + (width - left - 8) * (axis.toX(x) - from) / (to - from || 1);
+  const place = (x) => Math.round(left + (width - left - 8) * (axis.toX(x) - from) / (to - from || 1));
   const base = box.colors[isDark() ? "dark" : "light"][0];
   context.font = "10px system-ui, sans-serif";
   context.textBaseline = "middle";
@@ -365,12 +365,12 @@ function drawHeat(box) {
       if (end <= left || begin >= width - 8) continue;
       context.globalAlpha = 0.06 + 0.94 * Math.max(0, Math.min(1, (value - least) / (most - least || 1)));
       context.fillStyle = base;
-      context.fillRect(begin, number * row + 1, Math.max(1, end - begin + 0.5), row - 2);
+      context.fillRect(begin, number * row + 1, Math.max(1, end - begin), row - 2);
       context.globalAlpha = 1;
     }
   }
   context.fillStyle = css("--soft");
-  context.fillText(`${plain(least)} (light) to ${plain(most)} ${about.unit} (dark)`, left, height - 10);
+  context.fillText(`${plain(least)} (faint) to ${plain(most)} ${about.unit} (strong)`, left, height - 10);
   canvas.addEventListener("mousemove", (event) => {
     const bounds = canvas.getBoundingClientRect();
     const line = lines[Math.floor((event.clientY - bounds.top) / row)];
