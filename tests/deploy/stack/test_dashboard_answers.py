@@ -407,3 +407,4 @@ def test_a_clock_held_down_for_a_single_sample_is_drawn_between_two_points_a_min
     found = get(f"{server.url}/api/v1/query_range", query=line, **window)["data"]["result"]
     shown = {(one["metric"]["gpu"], one["metric"]["reason"]): {value for _, value in one["values"]} for one in found}
     assert shown == {("1", "hw_slowdown"): {"1"}, ("all", "not held back"): {"0"}}
+    assert server.query("gpu_up", now + 120) and not server.query(line, now + 120)  # of what is gone, nothing is known
