@@ -10,6 +10,7 @@ import pytest
 
 import pulsetrain
 from pulsetrain.errors import UsageError
+from pulsetrain.runs.description import Code, NotedFile
 from pulsetrain.runs.folder import RunFolder
 
 
@@ -26,6 +27,20 @@ def test_series_are_arrays_of_the_lines_that_have_a_value(home: str) -> None:
     both = run.series("loss", "val_loss")
     assert both["elapsed_seconds"].tolist() == [0.0, 1.0] and np.isnan(both["loss"][1])
     assert run.series("power_draw_watts", table="gpu")["power_draw_watts"].tolist() == [70.0]
+
+
+def test_what_a_run_was_is_at_hand(make_run: Callable[..., RunFolder]) -> None:
+    made = make_run(
+        config={"lr": 0.1, "model": {"depth": 12}},
+        versions={"torch": "2.13.0"},
+        code=Code(commit="3f9c", branch="main", dirty=True, diff="code.diff"),
+        files=[NotedFile(path="/data/best.pt", bytes=7, step=40)],
+    )
+    (made.path / "code.diff").write_text("-old\n+new\n")
+    run = pulsetrain.load("last", str(made.path.parent))
+    assert (run.config["model"]["depth"], run.versions) == (12, {"torch": "2.13.0"})
+    assert run.code and run.code.commit == "3f9c" and (run.path / run.code.diff).read_text() == "-old\n+new\n"
+    assert [(file.path, file.step) for file in run.files] == [("/data/best.pt", 40)]
 
 
 def test_the_report_is_that_of_the_command(home: str) -> None:

@@ -3,6 +3,7 @@
 from contextlib import closing
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from pulsetrain.errors import UsageError
 from pulsetrain.insight.own_metrics import Floats
 from pulsetrain.insight.report import Report, make_report
 from pulsetrain.runs.database import Database
+from pulsetrain.runs.description import Code, NotedFile
 from pulsetrain.runs.folder import Home, Run, RunFolder
 from pulsetrain.runs.line_columns import identifier
 from pulsetrain.runs.tables import LINE_TABLES
@@ -32,8 +34,33 @@ class RecordedRun:
 
     @property
     def about(self) -> Run:
-        """Id, name, project, config, command, tags, times, status: what run.json holds."""
+        """Id, name, project, command, tags, times, status, hosts: what run.json holds."""
         return self._folder.load()
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self._folder.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings of the training, nested as they were given."""
+        return self.about.config
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Of Python, the frameworks, CUDA, the driver: `{"torch": "2.13.0"}`."""
+        return self.about.versions
+
+    @property
+    def code(self) -> Code | None:
+        """Commit, branch, whether there were changes, and the name of the file in `path` that has them."""
+        return self.about.code
+
+    @property
+    def files(self) -> list[NotedFile]:
+        """Checkpoints and other artifacts: path, size, checksum, step. They are where the training wrote them."""
+        return self.about.files
 
     @cached_property
     def report(self) -> Report:

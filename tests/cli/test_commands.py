@@ -173,7 +173,9 @@ def test_prune_keeps_the_newest_runs_by_their_number(pulsetrain: Pulsetrain, hom
     assert _names(home) == ["b", "c"]
 
 
-def test_a_run_can_be_renamed_tagged_and_annotated_and_is_found_by_it(pulsetrain: Pulsetrain, home: Path) -> None:
+def test_a_run_can_be_renamed_tagged_annotated_and_grouped_and_is_found_by_it(
+    pulsetrain: Pulsetrain, home: Path
+) -> None:
     pulsetrain("run", "--simulate", "1xL4", "--name", "a", "--project", "vision", "--tag", "old=1", "--", "true")
     assert pulsetrain("runs", "rename", "a", "best").returncode == 0
     assert pulsetrain("runs", "tag", "best", "lr=0.1", "old=").returncode == 0
@@ -185,6 +187,8 @@ def test_a_run_can_be_renamed_tagged_and_annotated_and_is_found_by_it(pulsetrain
     assert "none of 1 runs" in pulsetrain("runs", "--where", "lr=0.2").stdout
     assert "vision" in pulsetrain("runs", "--project", "vision").stdout
     assert "none of 1 runs" in pulsetrain("runs", "--project", "audio").stdout
+    assert pulsetrain("runs", "group", "best", "audio").returncode == 0
+    assert "best" in pulsetrain("runs", "--project", "audio").stdout
 
 
 def test_what_users_and_projects_used_is_added_up(pulsetrain: Pulsetrain) -> None:

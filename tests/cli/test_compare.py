@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pulsetrain.runs.description import Code
 from pulsetrain.runs.folder import RunFolder
 
 Pulsetrain = Callable[..., subprocess.CompletedProcess[str]]
@@ -18,7 +19,7 @@ Pulsetrain = Callable[..., subprocess.CompletedProcess[str]]
 def record(make_run: Callable[..., RunFolder], home: Path) -> Callable[..., RunFolder]:
     """A run of 100 steps, of so many milliseconds each, one of them spent on the optimizer."""
 
-    def write(name: str, milliseconds: float, number: int = 0) -> RunFolder:
+    def write(name: str, milliseconds: float, number: int = 0, **about: object) -> RunFolder:
         seconds = milliseconds / 1000
         parts = {"data_wait_seconds": seconds - 0.001, "optimizer_seconds": 0.001}
         training = [
@@ -31,7 +32,7 @@ def record(make_run: Callable[..., RunFolder], home: Path) -> Callable[..., RunF
             for second in range(10)
         ]
         id = f"20261116-12000{number}-run-000{number}"
-        return make_run(id=id, home=home / "runs", name=name, training=training, gpu=gpu)
+        return make_run(id=id, home=home / "runs", name=name, training=training, gpu=gpu, **about)
 
     return write
 
@@ -39,7 +40,17 @@ def record(make_run: Callable[..., RunFolder], home: Path) -> Callable[..., RunF
 def test_runs_stand_side_by_side_with_verdict_cause_and_differences(
     pulsetrain: Pulsetrain, record: Callable[..., RunFolder]
 ) -> None:
-    record("base", 10.0), record("slow", 11.5, number=1)
+    for number, (name, milliseconds, lr, torch) in enumerate(
+        (("base", 10.0, 0.1, "2.12.0"), ("slow", 11.5, 0.2, "2.13.0"))
+    ):
+        record(
+            name,
+            milliseconds,
+            number,
+            config={"lr": lr, "depth": 12},
+            versions={"torch": torch, "numpy": "2.4"},
+            code=Code(branch="main", commit="3f9c1b20d4e5a687", dirty=name == "slow"),
+        )
     done = pulsetrain("compare", "base", "slow")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -51,6 +62,14 @@ def test_runs_stand_side_by_side_with_verdict_cause_and_differences(
     assert re.split(r"\s{2,}", row.strip()) == ["step time, median", "10.0 ms", "11.5 ms", "+15.0 %"]
     row = next(line for line in lines if line.startswith("  waiting for data"))  # of a step; the time ledger has it too
     assert "9.00 ms (90 %)" in row and "10.5 ms (91 %)" in row
+    differs = {
+        re.split(r"\s{2,}", line.strip())[0]: line
+        for line in lines
+        if re.match(r"  (lr|depth|torch|numpy|commit|branch) ", line)
+    }
+    assert differs.keys() == {"lr", "torch", "commit"}
+    assert "2.12.0" in differs["torch"] and "2.13.0" in differs["torch"]
+    assert "3f9c1b20d4 with changes" in differs["commit"]
     assert "repeat them before you believe a small difference" in done.stdout
 
 

@@ -15,6 +15,7 @@ import duckdb
 import pytest
 from tests.cli.conftest import Pulsetrain
 
+from pulsetrain.runs.description import Code
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.runs.tables import TABLES
 
@@ -53,6 +54,29 @@ def test_all_runs_are_asked_or_those_that_are_named(pulsetrain: Pulsetrain, runs
     both = pulsetrain("query", sql, "--csv").stdout.split()
     assert both == ["run", *(run.path.name for run in runs)]
     assert pulsetrain("query", sql, "--csv", "--run", "second").stdout.split() == ["run", runs[1].path.name]
+
+
+def test_what_runs_were_is_a_table(pulsetrain: Pulsetrain, make_run: MakeRun, home: Path) -> None:
+    for number, lr in enumerate((0.1, 3e-4)):
+        make_run(
+            id=f"20261116-1{number}0000-run-0000",
+            home=home / "runs",
+            config={"lr": lr, "model": {"kind": "vit", "depth": 12}},
+            versions={"torch": "2.13.0"},
+            code=Code(commit="3f9c", branch="main"),
+        )
+    asked = "select kind, name, value from config where run like '%-110000-%' and kind != 'environment' order by 1, 2"
+    rows = json.loads(pulsetrain("query", asked, "--json").stdout)
+    assert [tuple(row.values()) for row in rows] == [
+        ("code", "branch", "main"),
+        ("code", "commit", "3f9c"),
+        ("config", "lr", "0.0003"),
+        ("config", "model.depth", "12"),
+        ("config", "model.kind", "vit"),
+        ("versions", "torch", "2.13.0"),
+    ]
+    best = pulsetrain("query", "select run from config where name = 'lr' and number < 0.01", "--csv").stdout.split()
+    assert best == ["run", "20261116-110000-run-0000"]
 
 
 def test_scripts_get_csv_with_every_digit(pulsetrain: Pulsetrain, runs: list[RunFolder]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pulsetrain.errors import UsageError
 from pulsetrain.insight.listing import ListedRun, condition, list_runs, sort_key
+from pulsetrain.runs.description import Code
 from pulsetrain.runs.folder import RunFolder
 from pulsetrain.runs.seal import seal_all
 
@@ -18,7 +19,14 @@ def listed(make_run: MakeRun) -> list[ListedRun]:
     runs = [
         make_run(id="20261116-120000-a-0000", name="a", training=lines, tags={"lr": "0.1"}),
         make_run(id="20261116-120001-b-0000", name="b", training=lines[:2], tags={"lr": "0.01"}, status="failed"),
-        make_run(id="20261116-120002-c-0000", name="c", config={"model": {"depth": 12}}),
+        make_run(
+            id="20261116-120002-c-0000",
+            name="c",
+            config={"model": {"depth": 12}},
+            versions={"torch": "2.13.0"},
+            code=Code(commit="3f9c", branch="main", dirty=True),
+            training={"parameters": 9, "seeds": {"torch": 5}},
+        ),
     ]
     return list_runs([(folder, folder.load()) for folder in runs])
 
@@ -47,6 +55,11 @@ def test_a_damaged_run_costs_no_other_its_figures(make_run: MakeRun) -> None:
     [
         ("loss<0.3", "a"),
         ("model.depth>=12", "c"),
+        ("torch=2.13.0", "c"),
+        ("branch=main", "c"),
+        ("dirty=no", ""),
+        ("parameters>5", "c"),
+        ("seeds.torch=5", "c"),
         ("loss >= 0.25", "ab"),
         ("status=failed", "b"),
         ("status!=failed", "ac"),
@@ -56,7 +69,9 @@ def test_a_damaged_run_costs_no_other_its_figures(make_run: MakeRun) -> None:
         ("unheard_of=1", ""),
     ],
 )
-def test_conditions_hold_for_figures_tags_and_logged_names(listed: list[ListedRun], text: str, names: str) -> None:
+def test_conditions_hold_for_figures_tags_settings_versions_and_logged_names(
+    listed: list[ListedRun], text: str, names: str
+) -> None:
     meets = condition(text)
     assert [run.run.name for run in listed if meets(run)] == list(names)
 
@@ -69,6 +84,8 @@ def test_what_is_not_a_condition_is_refused() -> None:
 def test_runs_without_the_figure_come_after_those_with_it(listed: list[ListedRun]) -> None:
     assert [run.run.name for run in sorted(listed, key=sort_key("lr"))] == ["b", "a", "c"]
     assert [run.run.name for run in sorted(listed, key=sort_key("loss"))] == ["a", "b", "c"]
+    for field in ("model.depth", "torch", "commit"):
+        assert [run.run.name for run in sorted(listed, key=sort_key(field))] == ["c", "a", "b"]
 
 
 def test_no_runs_are_an_empty_list() -> None:

@@ -1,14 +1,13 @@
 """The configuration of a training, by hand and as it is seen: who counts, what is kept of it, and what is covered."""
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from tests.training.trained import Train
+import pytest
+from tests.training.trained import Train, run_json
 
 from pulsetrain.runs.provenance import SaidNote, merged_config
 from pulsetrain.training.config import MOST_VALUES, plain_config
@@ -27,12 +26,6 @@ for step in range(3):
 if "RANK" not in os.environ:
     subprocess.run([sys.executable, __file__], env={**os.environ, "RANK": "1", "WORLD_SIZE": "2"}, check=True)
 """
-
-
-def recorded(home: Path) -> dict[str, Any]:
-    (file,) = home.glob("runs/*/run.json")
-    found: dict[str, Any] = json.loads(file.read_text())
-    return found
 
 
 def run(home: Path, script: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -54,7 +47,7 @@ def test_a_configuration_under_run_is_recorded_by_the_first_rank_and_the_program
     done = run(tmp_path / "home", tmp_path / "train.py")
     assert done.returncode == 0, done.stderr
     assert "neither a dict nor an object" in done.stderr
-    found = recorded(tmp_path / "home")
+    found = run_json(tmp_path / "home")
     assert found["config"] == {
         "lr": 0.2,
         "api_key": "***",
@@ -110,7 +103,7 @@ def test_options_of_argparse_versions_packages_and_noted_files_are_in_the_run(tm
     (tmp_path / "train.py").write_text(SEEN)
     done = run(tmp_path / "home", tmp_path / "train.py", "train", "--lr", "3e-4", "--hub-token", "sesame-sesame")
     assert done.returncode == 0, done.stderr
-    found = recorded(tmp_path / "home")
+    found = run_json(tmp_path / "home")
     assert found["config"] == {"command": "train", "lr": 3e-4, "hub_token": "***"}
     assert found["config_sources"] == ["argparse"]
     assert found["versions"]["python"] == sys.version.split()[0]
@@ -123,8 +116,8 @@ def test_options_of_argparse_versions_packages_and_noted_files_are_in_the_run(tm
 
 
 def test_precision_seeds_parameters_and_checkpoints_of_a_training_are_seen(train: Train) -> None:
-    home = train("what_it_was.py", "--lr", "0.05").home
-    found = recorded(home)
+    trained = train("what_it_was.py", "--lr", "0.05")
+    found = trained.about
     assert (found["config"], found["config_sources"]) == ({"lr": 0.05}, ["argparse"])
     assert found["versions"].keys() >= {"python", "torch", "numpy"}
     assert found["training"] == {
@@ -137,6 +130,18 @@ def test_precision_seeds_parameters_and_checkpoints_of_a_training_are_seen(train
         "seeds": {"python": 3, "numpy": 4, "torch": 5},
     }
     (saved,) = found["files"]
-    written = (home.parent / "model.pt").read_bytes()
+    written = (trained.home.parent / "model.pt").read_bytes()
     assert (saved["kind"], saved["step"], saved["bytes"]) == ("checkpoint", 4, len(written))
     assert saved["sha256"] == hashlib.sha256(written).hexdigest()
+
+
+def test_the_config_of_a_hydra_job_is_recorded_as_the_command_line_changed_it(train: Train, user_python: str) -> None:
+    if subprocess.run([user_python, "-c", "import hydra"], capture_output=True).returncode:
+        pytest.skip("hydra is not installed there")
+    trained = train("hydra_job.py", "lr=0.5", "model.depth=12", HUB_KEY="sesame-sesame")
+    about = trained.about
+    assert about["config"] == {"lr": 0.5, "api_key": "***", "key": "${oc.env:HUB_KEY}", "model": {"depth": 12}}
+    assert about["config_sources"] == ["Hydra"]
+    assert about["versions"]["hydra"]
+    files = [file for file in trained.home.rglob("*") if file.is_file() and file.name != "code.diff"]  # of this test
+    assert not any(b"sesame-sesame" in file.read_bytes() for file in files)

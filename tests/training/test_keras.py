@@ -104,3 +104,11 @@ def test_train_on_batch_is_seen_on_torch_where_keras_updates_weights_by_itself(t
     part = trained.part("by hand")
     assert part.values("loss") == pytest.approx([part.told[0]] * 5)
     assert all(seconds > 0 for seconds in part.values("optimizer_seconds"))
+
+
+def test_the_optimizer_and_the_epochs_are_the_config_of_the_run(trained: Trained) -> None:
+    config = trained.about["config"]
+    assert (config["epochs"], config["steps"]) == (2, 10)
+    assert (config["optimizer"]["name"], config["optimizer"]["learning_rate"]) == ("sgd", 0.0)
+    assert trained.about["config_sources"] == ["Keras"]
+    assert trained.about["training"].keys() >= {"parameters", "precision"}

@@ -70,3 +70,9 @@ def test_pytorch_lightning_is_seen_as_well(trained: Trained) -> None:
     phases = [(line["step"], line["phase"]) for line in part.lines if "phase_seconds" in line]
     assert phases == [(5, "validation"), (5, "checkpoint"), (10, "validation"), (10, "checkpoint")]
     assert part.reported("val_loss")[-1] == pytest.approx(part.told["val_loss"])
+
+
+def test_the_hyperparameters_of_a_module_are_the_config_of_the_run(trained: Trained) -> None:
+    assert trained.about["config"] == {"lr": 0.01, "layers": {"width": 4}}
+    assert trained.about["config_sources"] == ["Lightning hparams"]
+    assert trained.about["training"]["precision"] == "32-true"

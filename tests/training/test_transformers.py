@@ -70,3 +70,13 @@ def test_a_second_callback_of_ours_and_a_second_training_count_no_step_twice(tra
 def test_after_a_training_that_raised_other_loops_are_seen_again(trained: Trained) -> None:
     assert trained.part("died").told == "the user's callback raises"
     assert len(trained.part("plain").steps) == 5
+
+
+def test_the_arguments_of_the_trainer_that_were_chosen_are_the_config_of_the_run(trained: Trained) -> None:
+    config = trained.about["config"]
+    always = {"learning_rate": 5e-5, "num_train_epochs": 2, "seed": 42}
+    chosen = {"gradient_accumulation_steps": 3, "per_device_train_batch_size": 4, "eval_strategy": "epoch"}
+    assert {name: config.get(name) for name in always | chosen} == always | chosen
+    assert "warmup_steps" not in config
+    assert trained.about["config_sources"] == ["TrainingArguments"]
+    assert trained.about["training"]["batch_size"] == 8  # of the last Trainer

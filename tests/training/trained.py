@@ -1,5 +1,6 @@
 """A training that a test has run, and what was recorded of it."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,10 @@ class Trained:
     output: str
     home: Path
     """Where pulsetrain kept the run."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return run_json(self.home)
 
     @property
     def steps(self) -> list[Line]:
@@ -37,6 +42,13 @@ class Trained:
         begin = names.index(name) + 1
         end = next((place for place in range(begin, len(names)) if names[place]), len(names))
         return Trained(self.told[name], lines[begin:end], self.output, self.home)
+
+
+def run_json(home: Path) -> dict[str, Any]:
+    """Of the only run in a home."""
+    (file,) = home.glob("runs/*/run.json")
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
 
 
 Train = Callable[..., Trained]

@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from pulsetrain.training import provenance
+
 DEFAULT_TORCH_SEED = 67280421310721
 """Of a generator that nobody gave a seed."""
 
@@ -33,9 +35,10 @@ def facts() -> dict[str, Any]:
 
 
 def note(name: str, value: Any) -> None:
-    """Something that a framework knows of its training."""
-    if value is not None:
+    """Something that a framework knows of its training. Recorded by itself: `facts` may have been asked before."""
+    if value is not None and _facts.get(name) != value:
         _facts[name] = value
+        provenance.note("training", "training process", {name: value})
 
 
 def watch_seeds() -> None:

@@ -79,6 +79,7 @@ held_out = DataLoader(TensorDataset(torch.randn(8, 4)), batch_size=4)
 # Ten batches an epoch, three to a step: the last step of an epoch has but one.
 pulsetrain.set_training("accumulated")
 model, accumulated = Model(), trainer(max_epochs=2, accumulate_grad_batches=3)
+model.save_hyperparameters({"lr": 0.01, "layers": {"width": 4}})
 accumulated.fit(model, loader, held_out)
 accumulated.save_checkpoint("model.ckpt")
 told["accumulated"] = {"global_step": accumulated.global_step, "losses": model.losses}

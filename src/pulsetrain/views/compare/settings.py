@@ -32,7 +32,7 @@ def different_settings(sides: Sequence[Side]) -> list[DifferentSetting]:
 
 def _was(run: Run) -> dict[str, str]:
     """What else a run was: its code, its versions, what was seen of its training."""
-    code = {} if run.code is None else {"commit": run.code.commit[:12], "branch": run.code.branch}
+    code = {} if run.code is None else {"commit": run.code.commit[:10], "branch": run.code.branch}
     if run.code and run.code.dirty:
         code["commit"] += " with changes"
     seen = {name: setting(value) for name, value in flat_settings(run.training).items()}
