@@ -205,6 +205,12 @@ CASES = [
         quiet="5m",
     ),
     Case(
+        "MachineEndAnnounced",
+        {'host_end_announced{host="a"}': "0x5 1x80", 'host_end_announced{host="b"}': "0x85"},
+        ['host="a"'],
+        quiet="2m",
+    ),
+    Case(
         "HostMemoryLow",
         {f'host_memory_total_bytes{{host="{host}"}}': "100e9x80" for host in "ab"}
         | {

@@ -15,6 +15,7 @@ from pulsetrain.training.liveness import RunEnded, has_ended
 from pulsetrain.training.provenance import ProvenanceFile
 from pulsetrain.training.ranks import ProcessRank, launched
 from pulsetrain.training.segment import SegmentFile
+from pulsetrain.training.threads import in_pool_worker
 
 SEGMENT_BYTES = 64 * 2**20
 LIVENESS_SECONDS = 30.0
@@ -61,7 +62,9 @@ class ReportWriter:
     def write_provenance(self) -> None:
         """Write what is known of the training by now. Raises OSError, or RunEnded when the run is over."""
         trains = self._file is not None
-        if trains:
+        if (
+            trains and not in_pool_worker()
+        ):  # which is to write its reports before it is ended, and is described by its parent
             self._provenance.describe()
         if self._provenance.is_due(trains):
             self._look_whether_it_ended()
