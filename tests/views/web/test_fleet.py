@@ -1,5 +1,8 @@
 """A fleet from a real Prometheus-compatible server that holds simulated hosts, and from servers that are none."""
 
+import contextlib
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -164,3 +167,22 @@ def test_an_answer_without_end_is_given_up(ask: Callable[..., dict[str, Any]], m
 def test_an_address_that_is_none_is_said_at_the_start(address: str) -> None:
     with pytest.raises(UsageError, match="is not the address of a server"):
         Fleet(address)
+
+
+def test_a_server_that_is_stopped_while_it_answers_says_nothing_of_it(
+    runs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # it accepts, and never answers
+        server = WebServer(Site(Home(runs), fleet=Fleet(f"http://127.0.0.1:{deaf.getsockname()[1]}")), port=0)
+        server.start()
+        asking = threading.Thread(target=_ask_in_vain, args=(f"{server.url}/api/v1/fleet",))
+        asking.start()
+        with deaf.accept()[0]:
+            server.close()
+            asking.join()
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+def _ask_in_vain(url: str) -> None:
+    with contextlib.suppress(httpx.HTTPError):
+        httpx.get(url, timeout=60)

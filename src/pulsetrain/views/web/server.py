@@ -102,6 +102,7 @@ class WebServer:
     def close(self) -> None:
         """Stop listening, end all streams, and wait for the thread."""
         self._site.close()
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # answers that are cut off now are not errors
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(2 * LAST_SECONDS + 1)
