@@ -174,6 +174,8 @@ def test_a_recorded_run_is_on_disk_once_though_sending_was_killed(
     offline = read_back("wandb", tmp_path / "wandb")
     assert [row["step"] for row in offline["rows"] if "loss" in row] == steps
     assert offline["config"]["model"] == {"depth": 12}
+    (report,) = (tmp_path / "wandb").rglob("report.html")
+    assert "<html" in report.read_text()
     assert [row["elapsed_seconds"] for row in offline["rows"] if "elapsed_seconds" in row] == list(range(9, 120, 10))
 
     database = read_back("trackio", "vision")

@@ -5,6 +5,7 @@ after a restart which of them have arrived. The step of the training is `step`, 
 """
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,8 @@ class WandbTracker:
     def finish(self, ending: Ending) -> None:
         self._run.summary.update({**ending.figures, **ending.words})
         for file in ending.files:
-            self._run.save(str(file), base_path=str(file.parent), policy="now")
+            kept = shutil.copy(file, self._run.dir)  # from elsewhere it would be a link, to a file that is gone soon
+            self._run.save(kept, base_path=self._run.dir, policy="now")
         exit_code = ending.run.exit_code if ending.run.exit_code is not None else int(ending.run.status != "finished")
         self._run.finish(exit_code=exit_code)
         self._run = None
