@@ -22,7 +22,7 @@ def test_a_hook_that_fails_is_reported_once_and_is_off(tmp_path: Path) -> None:
     process.close()
     assert calls == [2, 0]
     assert hook.__doc__ == "Divides."
-    (file,) = tmp_path.glob("*.jsonl")
+    (file,) = tmp_path.glob("training_metrics_*.jsonl")
     assert file.read_text().count("hook is off after an error: ZeroDivisionError: division by zero") == 1
 
 

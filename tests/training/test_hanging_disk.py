@@ -61,5 +61,5 @@ os.remove(os.environ["TEST_HANG"])
 """
     done = run(hanging_disk, tmp_path, body)
     assert (done.returncode, done.stderr) == (0, "")
-    (file,) = (tmp_path / "run").glob("*.jsonl")
+    (file,) = (tmp_path / "run").glob("training_metrics_*.jsonl")
     assert '"step":59999' in file.read_text() and "reports were dropped" in file.read_text()

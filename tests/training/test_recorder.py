@@ -222,7 +222,7 @@ def test_a_file_names_the_one_that_it_continues(tmp_path: Path, monkeypatch: pyt
         recorder.add({"step": number})
         recorder.flush()
     recorder.close()
-    heads = {file.name: json.loads(file.read_text().splitlines()[0]) for file in tmp_path.glob("*.jsonl")}
+    heads = {file.name: json.loads(file.read_text().splitlines()[0]) for file in tmp_path.glob("training_metrics_*.jsonl")}
     assert all(head["event"] == "training_process" for head in heads.values())
     continued = [head["continues"] for head in heads.values() if "continues" in head]
     assert len(set(continued)) == len(continued) == len(heads) - 1 and set(continued) <= heads.keys()
@@ -234,7 +234,7 @@ def test_a_new_file_does_not_take_the_name_of_a_sealed_one(tmp_path: Path) -> No
     recorder = Recorder(str(tmp_path), STAMP, time.monotonic())
     recorder.add({"step": 1})
     recorder.close()
-    (file,) = tmp_path.glob("*.jsonl")
+    (file,) = tmp_path.glob("training_metrics_*.jsonl")
     assert file.name.startswith(f"training_metrics_{STAMP}.pid")
 
 
