@@ -36,7 +36,7 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
     made.close()
 
 
-def lines(folder: Path, pattern: str = "*.jsonl") -> list[dict[str, Any]]:
+def lines(folder: Path, pattern: str = "training_metrics_*.jsonl") -> list[dict[str, Any]]:
     found = [json.loads(line) for file in sorted(folder.glob(pattern)) for line in file.read_text().splitlines()]
     return [line for line in found if line.get("event") not in ("training_process", "training_process_end")]
 
@@ -222,7 +222,9 @@ def test_a_file_names_the_one_that_it_continues(tmp_path: Path, monkeypatch: pyt
         recorder.add({"step": number})
         recorder.flush()
     recorder.close()
-    heads = {file.name: json.loads(file.read_text().splitlines()[0]) for file in tmp_path.glob("training_metrics_*.jsonl")}
+    heads = {
+        file.name: json.loads(file.read_text().splitlines()[0]) for file in tmp_path.glob("training_metrics_*.jsonl")
+    }
     assert all(head["event"] == "training_process" for head in heads.values())
     continued = [head["continues"] for head in heads.values() if "continues" in head]
     assert len(set(continued)) == len(continued) == len(heads) - 1 and set(continued) <= heads.keys()
@@ -269,7 +271,7 @@ def test_a_kill_loses_nothing_that_was_written_before(tmp_path: Path) -> None:
         time.sleep(0.005)
     """
     process = subprocess.Popen([sys.executable, "-c", program(tmp_path, body)])
-    assert eventually(lambda: sum(file.read_text().count("\n") for file in tmp_path.iterdir()) > 400)
+    assert eventually(lambda: sum(file.read_text().count("\n") for file in tmp_path.glob("training_metrics_*")) > 400)
     process.kill()
     process.communicate()
     found = [line["step"] for line in lines(tmp_path)]
@@ -289,7 +291,7 @@ def test_a_forked_child_records_into_a_file_of_its_own(tmp_path: Path) -> None:
     recorder.add({'who': 3})
     """
     assert run_python(program(tmp_path, body)).returncode == 0
-    files = sorted(tmp_path.iterdir(), key=lambda file: len(file.name))
+    files = sorted(tmp_path.glob("training_metrics_*"), key=lambda file: len(file.name))
     assert len(files) == 2
     assert [line["who"] for line in lines(tmp_path, files[0].name)] == [1, 3]
     assert [line["who"] for line in lines(tmp_path, files[1].name)] == [2]
@@ -304,7 +306,7 @@ def test_a_forked_child_that_reports_nothing_leaves_no_file_and_loses_nothing(tm
     os.waitpid(pid, 0)
     """
     assert run_python(program(tmp_path, body)).returncode == 0
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("training_metrics_*"))) == 1
     assert len(lines(tmp_path)) == 1
 
 
