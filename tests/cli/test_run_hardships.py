@@ -185,7 +185,7 @@ def test_a_disk_that_is_full_at_the_start_is_a_clear_error(
 
 
 def test_run_ends_with_the_commands_exit_code_when_the_disk_hangs(environment: dict[str, str], home: Path) -> None:
-    hang = 'cd "$PULSETRAIN_HOME"/runs/*/ && mkfifo .run.json.$PPID'  # whoever writes run.json now, waits for a reader
+    hang = 'cd "$PULSETRAIN_HOME"/runs/*/; until mkfifo .run.json.$PPID 2>&-; do :; done'  # who writes it now, waits
     with subprocess.Popen(
         [*RUN, "--", "sh", "-c", f"{hang}; echo out; exit 3"],
         env=environment,
