@@ -25,7 +25,7 @@ LOOK_SECONDS = 1.0
 MOST_LOG_BYTES = 64 << 20
 """A log of this size is replaced by a new one."""
 DISK_ROUNDS = 15
-"""So many looks at the log come between two at the disk."""
+"""The disk is looked at once for this many looks at the log."""
 
 
 class CacheServer:
