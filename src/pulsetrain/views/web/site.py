@@ -67,12 +67,12 @@ class Site:
         self._studies: dict[str, tuple[float, float, str, Study]] = {}
 
     def folders(self) -> dict[str, RunFolder]:
-        """All runs by the names of their folders, the newest first."""
+        """All runs by the names of their folders, those of a later second first."""
         with self._lock:
             if self._only is not None:
                 return dict(self._only)
             if time.monotonic() > self._looked + LOOK_SECONDS:
-                found = {folder.path.name: folder for folder in self._home.runs()}
+                found = {folder.path.name: folder for folder in self._home.folders()}
                 self._folders = dict(reversed(found.items()))
                 self._looked = time.monotonic()
             return self._folders
