@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from benchmarks.processes import ROOT, Failed, Machine
 from benchmarks.results import Limit, Report, Result
@@ -39,6 +39,9 @@ class Bound(NamedTuple):
 PARTS_BOUND, QUICK_PARTS_BOUND = Bound(2, 5, 60.0), Bound(1, 1, 0.0)
 BOUND, QUICK_BOUND = Bound(3, 15, 130.0), Bound(1, 2, 12.0)
 """For each model."""
+SWITCHED_PAIRS, QUICK_SWITCHED_PAIRS, SWITCHED_STEPS = 60, 8, 300
+"""How often the hooks are switched on and off within a process, and for how many timed steps: over a quarter of a
+second, in which our threads do their share at least once."""
 MOST_US, MOST_PERCENT = 15.0, 1.5
 """Added to a step in the mean; the share is that of a step of about 1 ms."""
 
@@ -75,6 +78,7 @@ def run(machine: Machine, quick: bool) -> Report:
     results = _parts_results(
         rounds_within(lambda: _parts(python, machine), QUICK_PARTS_BOUND if quick else PARTS_BOUND)
     )
+    results += _switched_results(**_switched(python, machine, QUICK_SWITCHED_PAIRS if quick else SWITCHED_PAIRS))
     notes = []
     for model, steps in STEPS.items():
         if quick and model not in QUICK_MODELS:
@@ -143,13 +147,35 @@ def _cpu_us(cost: Cost) -> float:
 
 
 def _parts(python: Path, machine: Machine) -> Parts:
-    """In a fresh process."""
+    return Parts(**_answer(python, machine, "loop_parts.py"))
+
+
+def _switched(python: Path, machine: Machine, pairs: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = _answer(python, machine, "loop_switched.py", str(pairs), str(SWITCHED_STEPS))
+    return found
+
+
+def _switched_results(unwatched_us: list[float], watched_us: list[float]) -> list[Result]:
+    """The median over pairs of neighbors; its uncertainty (95 %) from how far the pairs lie apart."""
+    added = [watched - unwatched for unwatched, watched in zip(unwatched_us, watched_us, strict=True)]
+    middle = median(added)
+    deviation = 1.4826 * median(abs(one - middle) for one in added)
+    error = 1.96 * 1.2533 * deviation / len(added) ** 0.5
+    share = 100 * middle / median(unwatched_us)
+    return [
+        Result("loop", "1 ms, in one process: added", middle, "us", "uncertainty", error, Limit(MOST_US)),
+        Result("loop", "1 ms, in one process: added share", share, "%", target=Limit(MOST_PERCENT)),
+    ]
+
+
+def _answer(python: Path, machine: Machine, script: str, *arguments: str) -> Any:
+    """What a script that hooks itself prints, in a fresh process."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PULSETRAIN_")}
-    folder = machine.folder / f"parts-{time.monotonic_ns()}"
+    folder = machine.folder / f"{script}-{time.monotonic_ns()}"
     environment |= {**process.environment(str(folder), "1", time.monotonic()), "PYTHONPATH": str(ROOT / "src")}
-    command = [str(python), str(Path(__file__).with_name("loop_parts.py"))]
+    command = [str(python), str(Path(__file__).with_name(script)), *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=machine.most_seconds)
-    return Parts(**json.loads(done.stdout))
+    return json.loads(done.stdout)
 
 
 def _cost(python: Path, machine: Machine, model: str, steps: int, *, watched: bool) -> Cost:
