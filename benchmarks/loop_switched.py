@@ -80,9 +80,7 @@ def main(pairs: int, steps: int) -> None:
         order = (("unwatched_us", off), ("watched_us", on))
         for name, hooks in order if pair % 2 else reversed(order):
             switch(hooks)
-            train(
-                steps
-            )  # until our threads have caught up with the block before, and are at their usual pace in this one
+            train(steps)  # our threads finish the block before, and come to their usual pace
             begin = time.perf_counter()
             train(steps)
             if pair:

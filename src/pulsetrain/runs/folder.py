@@ -229,7 +229,9 @@ class RunFolder:
             ) from None
         run.hosts = {name: host for name, host in run.hosts.items() if _is_host(name)}  # each is a folder in here
         for host in self._host_names():
-            with contextlib.suppress(msgspec.MsgspecError, OSError):  # most have none; a killed one must not hide the run
+            with contextlib.suppress(
+                msgspec.MsgspecError, OSError
+            ):  # most have none; a killed one must not hide the run
                 run.hosts[host] = showable_json(read_description(self.path / host / HOST_JSON), Host)
         if run.status == "running" and not self._lives(run):
             run.status = "died"
@@ -269,7 +271,10 @@ class RunFolder:
 
     def _host_names(self) -> list[str]:
         """The folders in here that can be a host's."""
-        with contextlib.suppress(OSError), os.scandir(self.path) as entries:  # a list of runs does this for each: no glob
+        with (
+            contextlib.suppress(OSError),
+            os.scandir(self.path) as entries,
+        ):  # a list of runs does this for each: no glob
             return sorted(entry.name for entry in entries if entry.is_dir() and _is_host(entry.name))
         return []
 
@@ -452,7 +457,7 @@ class Home:
     def folders(self) -> Iterator[RunFolder]:
         """The same by their names alone: no run.json is read."""
         if self.path.is_dir():
-            for path in (self.path / name for name in sorted(os.listdir(self.path))):
+            for path in sorted(self.path.iterdir(), key=str):
                 if is_regular(path / RUN_JSON):
                     yield RunFolder(path)
 

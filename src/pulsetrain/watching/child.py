@@ -24,6 +24,8 @@ from pulsetrain.watching.guard import WAKE, SignalGuard
 STOPPING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 STOPPING_NUMBERS = frozenset(getattr(signal, name) for name in STOPPING if hasattr(signal, name))
 PASSED_ON = (*STOPPING, "SIGUSR1", "SIGUSR2", "SIGALRM")
+INIT = 1
+"""The pid of the process to which orphans are left; in a container, it may be ours."""
 
 
 class CannotStart(PulsetrainError):
@@ -190,17 +192,20 @@ def _announce_end(pid: int, waiting_thread: int) -> None:
 
 
 def _exit_code(pid: int) -> int | None:
-    """The exit code of `pid` when it has ended, negative for a signal. It stays a zombie, whose counters can be read.
+    """The exit code of `pid` when it has ended, negative for a signal. It stays a zombie with counters to be read."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if ended is None:
+        if os.getpid() == INIT:
+            _collect_orphans(pid)
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
-    Other children are collected; in a container we may be init.
-    """
-    while True:
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            return None
-        if ended.si_pid == pid:
-            return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        os.waitpid(ended.si_pid, 0)
+
+def _collect_orphans(pid: int) -> None:
+    """Let go of processes that were left to us as init of a container. Elsewhere, children belong to other threads."""
+    while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != pid:
+        with contextlib.suppress(ChildProcessError):  # another thread began it, and was quicker
+            os.waitpid(ended.si_pid, 0)
 
 
 def _own_memory_peak_bytes() -> int:
