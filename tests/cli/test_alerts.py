@@ -61,7 +61,7 @@ def test_an_alert_is_on_every_surface_until_it_is_silenced(
         shown = eventually(lambda: "Alerts" in (top := pulsetrain("top", "last", "--once").stdout) and top)
         assert "GpuHot  GPU 0 of" in shown
         silenced = pulsetrain("alerts", "silence", "gpuhot", "--for", "2h", "--run", "last")
-        assert "GpuHot of 2" in silenced.stdout
+        assert "GpuHot for 2" in silenced.stdout
         assert "is silenced until" in silenced.stdout
         assert eventually(lambda: [e["kind"] for e in lines(home)].count("alert_silenced") == 2)
         assert pulsetrain("alerts").stdout.startswith("no alerts are firing")

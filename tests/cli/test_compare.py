@@ -122,7 +122,7 @@ def test_five_runs_as_json(pulsetrain: Pulsetrain, record: Callable[..., RunFold
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("base",), 2, "a comparison needs two runs or more"),
+        (("base",), 2, "a comparison needs at least two runs"),
         (("base", "nothing"), 2, "there is no run 'nothing'"),
         (("base", "base", "--png", "missing/figure.png"), 1, "missing/figure.png cannot be written"),
     ],

@@ -49,7 +49,7 @@ class _Found(NamedTuple):
 @options.json_output
 @click.pass_context
 def alerts(ctx: click.Context, directory: str | None, as_json: bool) -> None:
-    """What fires now and fired before, of all runs, or of one: `pulsetrain alerts last`.
+    """List the alerts that are firing and those that fired before, for all runs or for one: `pulsetrain alerts last`.
 
     The rules and their thresholds are in docs/alerts.md.
     """
@@ -63,7 +63,7 @@ def alerts(ctx: click.Context, directory: str | None, as_json: bool) -> None:
 @options.json_output
 @click.pass_obj
 def list_alerts(home: Home, run: str | None, as_json: bool) -> None:
-    """List the alerts of RUN, an id or the start of one, a name, a path, or `last`; of all runs without one."""
+    """List the alerts of RUN (an id or the start of one, a name, a path, or `last`), or of all runs."""
     _list(home, home.resolve(run) if run else None, as_json)
 
 
@@ -85,12 +85,12 @@ _of_run = click.option("--run", metavar="RUN", help="For this run only.")
     "seconds",
     metavar="DURATION",
     callback=_duration,
-    help="Such as 30m, 2h or 1d. [default: until unsilenced]",
+    help="How long, such as 30m, 2h or 1d. [default: until unsilenced]",
 )
 @_of_run
 @click.pass_obj
 def silence(home: Home, rule: str, seconds: float | None, run: str | None) -> None:
-    """Do not show RULE, nor send it, for a while. Runs in progress notice within seconds."""
+    """Do not show or send RULE for a while. Runs in progress notice within seconds."""
     from pulsetrain.alerts.silences import Silence, load_silences, save_silences, silences_file
 
     until = time.time() + seconds if seconds is not None else None
@@ -200,7 +200,9 @@ def _table(shown: list[_Found], style: Any) -> list[str]:
         )
         for one in shown
     ]
-    return [f"  {line}" for line in table(("", "alert", "since", "for", "what"), rows, style, "lllll")] if rows else []
+    return (
+        [f"  {line}" for line in table(("", "alert", "since", "for", "message"), rows, style, "lllll")] if rows else []
+    )
 
 
 def _local(seconds: float) -> datetime:
@@ -208,6 +210,6 @@ def _local(seconds: float) -> datetime:
 
 
 def _silence_text(silence: Any) -> str:
-    run = f" of {silence.run}" if silence.run else ""
+    run = f" for {silence.run}" if silence.run else ""
     until = "" if silence.until is None else f" until {_local(silence.until):%Y-%m-%d %H:%M:%S}"
     return f"{silence.rule}{run} is silenced{until}"

@@ -35,10 +35,10 @@ log = logging.getLogger(__name__)
 )
 @options.logs
 def attach(pid: int, watching: WatchOptions, quiet: bool, as_json: bool, for_init: str | None) -> None:
-    """Watch the process PID and its machine into a run folder, until it ends or Ctrl-C. It is not disturbed.
+    """Watch and record the process PID and its machine until it ends or you press Ctrl-C. The process is not disturbed.
 
-    What the process used before is not counted. A run that ends with Ctrl-C while the process lives is `detached`.
-    With --json, first a line about the run, with its id and folder, and a line with its report at the end.
+    What the process used before is not counted. If you press Ctrl-C while the process is still running, the run ends
+    as `detached`. With --json, prints a line with the run's id and folder first, and its report as one line at the end.
     """
     from pulsetrain.cli import logs
     from pulsetrain.cli.messages import end_lines, introduce, summary_json, summary_page, to_terminal, warn_of_broken
@@ -87,7 +87,7 @@ def _usable(places: Sequence[str]) -> list[str]:
             check_place(place)
             usable.append(place)
         except PulsetrainError as error:
-            error.still = "The run is recorded here, and not sent there."
+            error.still = "The run is recorded here, but not sent there."
             log.warning("%s", error)
     return usable
 

@@ -61,7 +61,7 @@ def _environment(ctx: click.Context, param: click.Parameter, values: tuple[str, 
     for value in values:
         name, equals, text = value.partition("=")
         if not name:
-            raise click.BadParameter("each must have the form NAME=VALUE or NAME")
+            raise click.BadParameter("must have the form NAME=VALUE or NAME")
         found[name] = text if equals else os.environ.get(name, "")
     return found
 
@@ -96,9 +96,14 @@ def _watching(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--memory", default="", metavar="SIZE", help="Memory limit of the container, such as 8g.")
 @click.option("--network", default="", metavar="NAME", help="Network of the container: host, none, ...")
 @click.option("--no-gpus", is_flag=True, help="Pass no GPUs to the container.")
-@click.option("--results-path", default="/results", show_default=True, help="What the container leaves here is kept.")
 @click.option(
-    "--score", default="", metavar="REGEX", help="Use the number in the last match of its group as the score."
+    "--results-path", default="/results", show_default=True, help="Folder in the container whose files are kept."
+)
+@click.option(
+    "--score",
+    default="",
+    metavar="REGEX",
+    help="Take the score from the last match of this in the output; its group is the number.",
 )
 @click.option(
     "--score-better",
@@ -116,26 +121,26 @@ def _watching(function: Callable[..., Any]) -> Callable[..., Any]:
     metavar="DIR",
     help="Folder for results.",
 )
-@click.option("--no-live-monitor", is_flag=True, help="Show nothing while it runs.")
-@click.option("--monitor-benchmark-logs", is_flag=True, help="Show all of its output instead of the last lines.")
+@click.option("--no-live-monitor", is_flag=True, help="Do not show the live view.")
+@click.option("--monitor-benchmark-logs", is_flag=True, help="Show the full output instead of the last lines.")
 @click.option("--no-plot", is_flag=True, help="Do not draw metrics_plot.png.")
 @click.option("--live-plot", "--plot-live", "live_plot", is_flag=True, help="Also draw metrics_plot.png while it runs.")
 @click.option("--export-to-victoria", is_flag=True, help="Send readings to VictoriaMetrics; see docs/bench.md.")
-@click.option("--no-instrument", is_flag=True, help="Do not instrument its training loop.")
+@click.option("--no-instrument", is_flag=True, help="Do not instrument the training loop.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the result as JUnit XML.")
 @_watching
 @options.json_output
 @options.quiet
 @options.logs
 def run(**given: Any) -> int:
-    """Run a command, a container or a suite of both as a benchmark; each run is recorded, and results are kept in DIR.
+    """Run a command, a container or a suite of both as a benchmark. Each run is recorded; the results are kept in DIR.
 
     \b
         pulsetrain bench --repeat 5 --warm-up 1 -- python train.py
         pulsetrain bench mnist_tf_keras -- --epochs 3
         pulsetrain bench suite.toml
 
-    Exit codes: 0 when all runs finished, 1 when one failed or timed out, 130 when it was interrupted.
+    Exit codes: 0 when all runs finished, 1 when one failed or timed out, 130 when interrupted.
     """
     from pulsetrain.cli.bench_run import BenchOptions, list_images, run_benchmarks
 
@@ -158,7 +163,7 @@ def run(**given: Any) -> int:
     default=3.0,
     show_default=True,
     metavar="PERCENT",
-    help="Tolerate changes for the worse up to this.",
+    help="Tolerate results up to this much worse.",
 )
 @click.option(
     "--figure", "figures", multiple=True, metavar="KEY", help="Gate on this figure only: seconds, joules, ..."
@@ -168,10 +173,11 @@ def run(**given: Any) -> int:
 def gate(
     baseline: str, current: str, margin: float, figures: tuple[str, ...], junit: Path | None, as_json: bool
 ) -> int:
-    """Compare the results in CURRENT with those in BASELINE: folders of results, or DIR:NAME for one benchmark of them.
+    """Compare the results in CURRENT with those in BASELINE: results folders, or DIR:NAME for one benchmark in them.
 
-    Worse means: in time, score, energy or memory, by more than noise and by more than the margin. Exit codes: 0 when
-    nothing is, 1 when something is worse or a run failed, 3 when there are too few runs to tell.
+    A result is worse if time, score, energy or memory got worse by more than the noise and by more than the margin.
+    Exit codes: 0 when nothing is worse, 1 when something is worse or a run failed, 3 when there are too few runs to
+    tell.
     """
     from pulsetrain.bench import gate as gating
     from pulsetrain.bench.junit import gate_xml
@@ -181,7 +187,7 @@ def gate(
 
     known = [figure.key for figure in FIGURES]
     if unknown := [key for key in figures if key not in known]:
-        raise UsageError(f"unknown figure {unknown[0]!r}.", hint=f"There are {', '.join(known)}.")
+        raise UsageError(f"unknown figure {unknown[0]!r}.", hint=f"Choose from {', '.join(known)}.")
     found = gating.gate(gating.chosen(baseline), gating.chosen(current), margin=margin / 100, only=figures)
     if junit:
         write_file(junit, gate_xml(found))
@@ -199,9 +205,9 @@ def gate(
 @options.directory
 @options.json_output
 def dummy(seconds: float, interval: float, machine: Options, directory: str | None, as_json: bool) -> int:
-    """Watch nothing, on an idle machine: what pulsetrain itself costs, in CPU time, memory and power of the GPUs.
+    """Measure what pulsetrain itself costs on an idle machine, in CPU time, memory and GPU power.
 
-    Half of the time is watched, the other half is not, in turn.
+    It alternates between watching and not watching, for half of the time each.
     """
     from pulsetrain.bench.own_cost import measure_own_cost
     from pulsetrain.cli.stopping import stop_on_signals

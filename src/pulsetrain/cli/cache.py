@@ -10,9 +10,9 @@ from pulsetrain.errors import PulsetrainError
 _LOOK_SECONDS = 0.5
 
 
-@click.group(short_help="Keep the shards of datasets near those who train on them.")
+@click.group(short_help="Cache dataset shards close to the machines that train on them.")
 def cache() -> None:
-    """A cache of dataset shards, in front of the server that has them. Needs nginx."""
+    """A cache of dataset shards in front of the server that stores them. Needs nginx."""
 
 
 @cache.command()
@@ -30,7 +30,7 @@ def cache() -> None:
     default=100.0,
     show_default=True,
     metavar="GB",
-    help="The most disk to take; what was not asked for the longest goes first.",
+    help="Maximum disk space to use; the least recently used shards are removed first.",
 )
 @click.option("--host", "address", default="127.0.0.1", show_default=True, metavar="IP", help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Port to listen on.")
@@ -38,7 +38,7 @@ def cache() -> None:
     "--allow",
     multiple=True,
     metavar="NETWORK",
-    help="Who may ask beside this machine, such as 10.0.0.0/8; may be repeated.",
+    help="Network allowed to use the cache besides this machine, such as 10.0.0.0/8; may be repeated.",
 )
 @click.option(
     "--prometheus-port",
@@ -65,10 +65,10 @@ def serve(
     prometheus_address: str,
     quiet: bool,
 ) -> None:
-    """Serve the files below URL, and keep them. Shards must never change: a new version needs a new name.
+    """Serve the files below URL and keep copies of them. Shards must never change: a new version needs a new name.
 
-    Trainings read http://THIS:8080/shard-000000.tar instead of URL/shard-000000.tar. Nobody but this machine may ask by
-    default.
+    Read http://THIS:8080/shard-000000.tar instead of URL/shard-000000.tar in your training. By default, only this
+    machine may use the cache.
 
     \b
         pulsetrain cache serve https://storage.googleapis.com/my-bucket
@@ -95,6 +95,6 @@ def serve(
     try:
         while not stop.wait(_LOOK_SECONDS):
             if (code := server.ended()) is not None:
-                raise PulsetrainError(f"nginx has ended with code {code}; see its messages above.")
+                raise PulsetrainError(f"nginx exited with code {code}; see its messages above.")
     finally:
         server.close()

@@ -9,10 +9,10 @@ from pulsetrain.cli.cloud_vm import vm
 
 @click.group(short_help="Create GPU machines and clusters in Google Cloud, and train there.")
 def cloud() -> None:
-    """GPU machines and clusters of Google Cloud, from nothing to a watched training.
+    """Create GPU machines and clusters in Google Cloud, and run watched trainings on them.
 
-    It runs the gcloud, kubectl, docker and ssh that you have signed in, and shows each command that changes something
-    before it asks whether to run it. --dry-run only shows them.
+    It uses your own gcloud, kubectl, docker and ssh with their logins. It shows every command that changes something
+    and asks before running it; --dry-run only shows them.
     """
 
 

@@ -9,17 +9,19 @@ import click
 from pulsetrain.cli import options
 from pulsetrain.errors import UsageError
 
-project = click.option("--project", metavar="ID", help="The Google Cloud project; by default, gcloud's own.")
-zone = click.option("--zone", metavar="ZONE", help="Such as us-central1-a; by default, gcloud's own.")
-dry_run = click.option("--dry-run", is_flag=True, help="Show what would be done and what it costs, and stop there.")
-yes = click.option("--yes", "-y", is_flag=True, help="Do not ask before changing something.")
+project = click.option("--project", metavar="ID", help="Google Cloud project. [default: gcloud's]")
+zone = click.option("--zone", metavar="ZONE", help="Zone, such as us-central1-a. [default: gcloud's]")
+dry_run = click.option(
+    "--dry-run", is_flag=True, help="Show what would be done and what it would cost; change nothing."
+)
+yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 ssh_config = click.option(
     "--ssh-config",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
     help="Reach HOST by plain ssh with this configuration file.",
 )
-plain_ssh = click.option("--plain-ssh", is_flag=True, help="HOST is a name for ssh, not a machine of `vm list`.")
+plain_ssh = click.option("--plain-ssh", is_flag=True, help="HOST is a name that ssh knows, not a machine in `vm list`.")
 json_output = options.json_output
 
 
@@ -33,7 +35,7 @@ def show_plan(title: str, facts: Sequence[tuple[str, str]], commands: Sequence[S
     width = max(len(name) for name, _ in facts)
     for name, text in facts:
         click.echo(f"  {name:<{width}}  {text}")
-    click.echo(style("\nCommands that will be run:", "bold") if commands else "\nNothing is left to do.")
+    click.echo(style("\nCommands that will be run:", "bold") if commands else "\nNothing left to do.")
     for command in commands:
         click.echo(f"  {shown(command)}")
     click.echo()
@@ -47,7 +49,10 @@ def confirmed(question: str, *, dry: bool, assume_yes: bool) -> bool:
     if assume_yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError("nobody is here to confirm this.", hint="Add --yes to do it, or --dry-run to only look.")
+        raise UsageError(
+            "this needs confirmation, and there is no terminal to ask on.",
+            hint="Add --yes to go ahead, or --dry-run to only look.",
+        )
     if click.confirm(question):
         return True
     click.echo("Nothing was changed.")

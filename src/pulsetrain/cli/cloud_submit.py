@@ -23,15 +23,15 @@ LIVE_SECONDS = 30.0
 
 @click.command(short_help="Train on a cluster: build, push, run, follow, fetch the run.")
 @click.argument("file", metavar="[trainer.toml]", default="trainer.toml", type=click.Path(path_type=Path))
-@click.option("--follow", "job", metavar="JOB", help="Submit nothing: follow a job of this file that runs already.")
-@click.option("--detach", is_flag=True, help="Submit it, and do not follow it.")
+@click.option("--follow", "job", metavar="JOB", help="Follow a job that was already submitted.")
+@click.option("--detach", is_flag=True, help="Submit the job without following it.")
 @plan_options.dry_run
 @plan_options.yes
 def submit(file: Path, job: str | None, detach: bool, dry_run: bool, yes: bool) -> int:
-    """Run the training of a file as a job on the cluster, below `pulsetrain run`, and follow it.
+    """Run a training as a job on the cluster, under `pulsetrain run`, and follow it.
 
-    The image is built, tagged and pushed; log and live figures are shown here; at its end, the run is brought home.
-    Ctrl-C asks whether the job shall continue. Ends with 1 when the training failed.
+    The image is built, tagged and pushed. The log and live figures are shown here. When the job ends, its run is
+    fetched. Ctrl-C asks whether the job should continue. Exits with 1 when the training failed.
     """
     from pulsetrain.deploy.cloud.submit import kind_of, make_image, submit_job
     from pulsetrain.deploy.cloud.trainer_file import image_commands, job_spec, read_trainer_file
@@ -43,7 +43,7 @@ def submit(file: Path, job: str | None, detach: bool, dry_run: bool, yes: bool) 
         spec = job_spec(trainer, datetime.now(UTC))
         commands = image_commands(trainer, spec.image, file.parent)
         plan_options.show_plan(f"The job {spec.name}", _facts(trainer), [*commands, kubectl.apply_command()])
-        if not plan_options.confirmed("Submit it? Nodes that it needs cost money.", dry=dry_run, assume_yes=yes):
+        if not plan_options.confirmed("Submit it? The nodes it needs cost money.", dry=dry_run, assume_yes=yes):
             return 0
         make_image(commands)
         submit_job(kubectl, spec)
@@ -68,8 +68,8 @@ def _kubectl(trainer: "TrainerFile", folder: Path) -> "Kubectl":
     config = kubeconfig_file(cluster.project or Gcloud().project, cluster.zone, cluster.name)
     if not config.exists():
         raise PulsetrainError(
-            f"this machine does not know the cluster {cluster.name} yet.",
-            hint=f"Run pulsetrain cloud cluster init {folder / trainer.cluster}: it changes nothing that is there.",
+            f"this machine has no credentials for the cluster {cluster.name} yet.",
+            hint=f"Run pulsetrain cloud cluster init {folder / trainer.cluster}; an existing cluster is kept.",
         )
     return Kubectl(config, namespace)
 
@@ -77,12 +77,12 @@ def _kubectl(trainer: "TrainerFile", folder: Path) -> "Kubectl":
 def _facts(trainer: "TrainerFile") -> list[tuple[str, str]]:
     gpus = f"{trainer.gpus} x {trainer.gpu_type or 'GPU'}" if trainer.gpus else "no GPU"
     nodes = f"{trainer.nodes} nodes, each " if trainer.nodes > 1 else ""
-    again = f"again up to {trainer.backoff_limit} times when it fails"
+    again = f"up to {trainer.backoff_limit} if it fails"
     return [
         ("command", f"pulsetrain run -- {' '.join(trainer.command)}"),
         ("needs", f"{nodes}{gpus}, {trainer.cpu} CPUs, {trainer.memory} memory{', spot' if trainer.spot else ''}"),
-        ("tries", again),
-        ("cost", "that of its nodes while it runs: pulsetrain cloud cluster status"),
+        ("retries", again),
+        ("cost", "its nodes, while it runs; see pulsetrain cloud cluster status"),
     ]
 
 
@@ -93,17 +93,17 @@ def _follow(kubectl: "Kubectl", kind: str, job: str, file: Path) -> int:
         state = _until_ended(kubectl, kind, job)
     except KeyboardInterrupt:
         later = f"pulsetrain cloud submit {file} --follow {job}"
-        if not sys.stdin.isatty() or click.confirm("\nShall the job continue without you?", default=True):
-            click.echo(f"{job} continues. To follow it and to fetch its run: {later}")
+        if not sys.stdin.isatty() or click.confirm("\nKeep the job running?", default=True):
+            click.echo(f"{job} keeps running. To follow it and fetch its run: {later}")
         else:
             delete_job(kubectl, kind, job)
-            click.echo(f"{job} is deleted; what it had sent of its run is with the collector.")
+            click.echo(f"{job} was deleted; the collector has the part of the run that was sent.")
         return 130
     if state.stage == "stuck":
         raise PulsetrainError(
-            f"{job} does not start: {state.words}",
-            still="The job is still there, and waits.",
-            hint=f"Put it right, or remove it: {' '.join(kubectl.command('delete', kind, job))}",
+            f"{job} cannot start: {state.words}",
+            still="The job still exists and is waiting.",
+            hint=f"Fix the cause, or delete the job: {' '.join(kubectl.command('delete', kind, job))}",
         )
     _fetch(kubectl, job)
     if state.stage == "failed":
@@ -162,9 +162,9 @@ def _fetch(kubectl: "Kubectl", job: str) -> None:
     try:
         runs = bring_home(kubectl, job, Home.find())
     except PulsetrainError as error:
-        click.echo(f"warning: the run was not brought home: {error}", err=True)
+        click.echo(f"warning: the run was not fetched: {error}", err=True)
         return
     for run in runs:
         click.echo(f"run: {run}\n  pulsetrain report {run.name}")
     if not runs:
-        click.echo("warning: the collector has no run of this job", err=True)
+        click.echo("warning: the collector has no run for this job", err=True)

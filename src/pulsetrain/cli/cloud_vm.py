@@ -22,28 +22,32 @@ PAGES = [("Grafana", 3000), ("Prometheus", 9090), ("agent", 9400)]
 
 @click.group(short_help="GPU machines: create, list, ssh, tunnel, install, delete.")
 def vm() -> None:
-    """A machine with GPUs in Google Cloud, and pulsetrain on any Debian or Ubuntu machine."""
+    """Create GPU machines in Google Cloud, and install pulsetrain on any Debian or Ubuntu machine."""
 
 
 @vm.command()
 @click.argument("name", metavar="NAME")
-@click.option("--gpu", metavar="MODEL", help="L4 (the default), A100, A100-80GB, H100, T4, V100, P100.")
-@click.option("--gpus", type=click.IntRange(1, 8), metavar="N", help="How many GPUs; 1 by default.")
-@click.option("--machine-type", metavar="TYPE", help="Instead of the one that fits the GPUs, such as g2-standard-8.")
-@click.option("--spot/--on-demand", default=False, help="Spot is cheaper, and Google may stop it at any time.")
-@click.option("--disk-gb", type=click.IntRange(50, 65536), default=150, show_default=True, help="Size of its disk.")
-@click.option("--image-family", metavar="NAME", help="Instead of Google's newest deep-learning image.")
+@click.option("--gpu", metavar="MODEL", help="L4, A100, A100-80GB, H100, T4, V100 or P100. [default: L4]")
+@click.option("--gpus", type=click.IntRange(1, 8), metavar="N", help="Number of GPUs. [default: 1]")
+@click.option(
+    "--machine-type", metavar="TYPE", help="Machine type, such as g2-standard-8. [default: one that fits the GPUs]"
+)
+@click.option("--spot/--on-demand", default=False, help="Spot is cheaper, but Google may stop it at any time.")
+@click.option("--disk-gb", type=click.IntRange(50, 65536), default=150, show_default=True, help="Disk size.")
+@click.option("--image-family", metavar="NAME", help="Image family. [default: Google's newest deep-learning image]")
 @click.option(
     "--max-run-duration",
     metavar="TIME",
     default=MAX_RUN_DURATION,
     show_default=True,
-    help="Stop the machine after so long, so that a forgotten one stops costing; none for never.",
+    help="Stop the machine after this time, in case you forget it; none means never.",
 )
 @click.option("--http", is_flag=True, help="Open port 80.")
 @click.option("--https", is_flag=True, help="Open port 443.")
 @click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="Open this port. Repeatable.")
-@click.option("--source-ranges", "ranges", multiple=True, metavar="CIDR", help="Who may reach open ports. Repeatable.")
+@click.option(
+    "--source-ranges", "ranges", multiple=True, metavar="CIDR", help="Who may reach the open ports. Repeatable."
+)
 @plan_options.project
 @plan_options.zone
 @plan_options.dry_run
@@ -66,9 +70,9 @@ def create(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Create a machine with GPUs. Price, carbon and commands are shown before anything is made.
+    """Create a machine with GPUs. Price, carbon and commands are shown before anything is created.
 
-    No port is opened: `vm tunnel` shows its dashboards here. What is made has the label pulsetrain=vm.
+    No port is opened by default: `vm tunnel` shows its dashboards here. Everything created has the label pulsetrain=vm.
     """
     from pulsetrain.deploy.cloud import vm as vms
     from pulsetrain.deploy.cloud.gcloud import Gcloud
@@ -96,11 +100,11 @@ def create(
     plan_options.show_plan(f"A machine named {name} in the project {gcloud.project}", _facts(plan), commands)
     for note in machine.notes(spot):
         click.echo(f"warning: {note}", err=True)
-    if not plan_options.confirmed("Create it? It costs money from then on.", dry=dry_run, assume_yes=yes):
+    if not plan_options.confirmed("Create it? It will cost money from now on.", dry=dry_run, assume_yes=yes):
         return
     vms.create(gcloud, plan, plan_options.told)
     click.echo(
-        f"{name} is running, and costs money until you delete it.\n"
+        f"{name} is running and costs money until you delete it.\n"
         f"  pulsetrain cloud vm install {name} --stack   # pulsetrain, Prometheus and Grafana on it\n"
         f"  pulsetrain cloud vm tunnel {name}            # their pages, in your browser\n"
         f"  pulsetrain cloud vm delete {name}"
@@ -110,12 +114,13 @@ def create(
 def _check_ports(ports: Sequence[int], ranges: Sequence[str]) -> None:
     if ports and not ranges:
         raise UsageError(
-            "an open port needs to know for whom.",
-            hint="Add --source-ranges YOUR_IP/32; or open none, and use pulsetrain cloud vm tunnel.",
+            "opening a port needs --source-ranges: who may reach it.",
+            hint="Add --source-ranges YOUR_IP/32, or open no port and use pulsetrain cloud vm tunnel.",
         )
     if ranges and not ports:
         raise UsageError(
-            "--source-ranges says who may reach open ports, and none is opened.", hint="Add --http, --https or --port."
+            "--source-ranges says who may reach open ports, but no port is opened.",
+            hint="Add --http, --https or --port.",
         )
 
 
@@ -123,28 +128,28 @@ def _facts(plan: "VmPlan") -> list[tuple[str, str]]:
     """What will be there, in the words of someone who pays for it."""
     from pulsetrain.deploy.cloud.machines import carbon_words, find_price, price_words
 
-    kind = "spot: cheaper, and Google may stop it at any time" if plan.spot else "on demand"
-    ends = "by itself never: it runs, and costs, until you delete it"
+    kind = "spot: cheaper, but Google may stop it at any time" if plan.spot else "on demand"
+    ends = "never by itself: it runs and costs money until you delete it"
     if plan.max_run_duration:
-        ends = f"stops by itself after {plan.max_run_duration}; its disk stays, and costs, until you delete it"
+        ends = f"stops by itself after {plan.max_run_duration}; its disk stays and costs money until you delete it"
     price = find_price(plan.machine.price_name, plan.zone, plan.spot)
     return [
         ("machine", f"{plan.machine}, {kind}"),
         ("zone", plan.zone),
         ("price", price_words(plan.machine.price_name, plan.zone, plan.spot)),
-        *([("", f"{price.per_hour * 24:.2f} {price.currency} a day")] if price else []),
-        ("not in it", f"the disk of {plan.disk_gb} GB, network traffic and taxes"),
+        *([("", f"{price.per_hour * 24:.2f} {price.currency} per day")] if price else []),
+        ("not included", f"the {plan.disk_gb} GB disk, network traffic and taxes"),
         ("end", ends),
         ("electricity", carbon_words(plan.zone)),
-        ("image", f"{plan.image_family}, with NVIDIA's driver"),
+        ("image", f"{plan.image_family}, with the NVIDIA driver"),
         ("ports", _ports_words(plan)),
-        ("SSH key", "yours for Google Cloud; gcloud makes one at the first `vm ssh` if you have none"),
+        ("SSH key", "your Google Cloud key; gcloud creates one at the first `vm ssh` if you have none"),
     ]
 
 
 def _ports_words(plan: "VmPlan") -> str:
     if not plan.ports:
-        return "none opened by us; pages through `pulsetrain cloud vm tunnel`"
+        return "none opened; see its pages with `pulsetrain cloud vm tunnel`"
     words = f"{', '.join(map(str, plan.ports))} opened to {', '.join(plan.source_ranges)}"
     everyone = any(text in ("0.0.0.0/0", "::/0") for text in plan.source_ranges)
     return f"{words}: the whole internet" if everyone else words
@@ -154,7 +159,7 @@ def _ports_words(plan: "VmPlan") -> str:
 @plan_options.project
 @plan_options.json_output
 def list_machines(project: str | None, as_json: bool) -> None:
-    """List the machines that `vm create` made, in all zones, and what they cost an hour."""
+    """List the machines created by `vm create`, in all zones, and what they cost per hour."""
     from pulsetrain.deploy.cloud.gcloud import Gcloud
     from pulsetrain.deploy.cloud.vm import list_vms
 
@@ -164,7 +169,7 @@ def list_machines(project: str | None, as_json: bool) -> None:
         document = {"schema": SCHEMA, "project": gcloud.project, "machines": found}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     elif not found:
-        click.echo(f"no machine of pulsetrain in the project {gcloud.project}")
+        click.echo(f"no pulsetrain machines in the project {gcloud.project}")
     else:
         click.echo("\n".join(_table(found)))
 
@@ -184,7 +189,7 @@ def _table(found: "Sequence[Vm]") -> list[str]:
         )
         for vm in found
     ]
-    head = ("name", "state", "machine", "zone", "address", "open ports", "an hour")
+    head = ("name", "state", "machine", "zone", "address", "open ports", "per hour")
     return table(head, rows, Style(sys.stdout), "lllllll", spare=(4, 5))
 
 
@@ -192,7 +197,7 @@ def _cost(vm: "Vm") -> str:
     if not vm.zone:
         return "free"
     if vm.status in ("TERMINATED", "STOPPED", "SUSPENDED"):
-        return "only its disk"
+        return "disk only"
     return f"{vm.per_hour:.3f} {vm.currency}" if vm.per_hour is not None else "unknown"
 
 
@@ -202,9 +207,9 @@ def _cost(vm: "Vm") -> str:
 @plan_options.dry_run
 @plan_options.yes
 def delete(name: str, project: str | None, dry_run: bool, yes: bool) -> None:
-    """Delete a machine that `vm create` made, with its disk and its firewall rule, and nothing else.
+    """Delete a machine created by `vm create`, with its disk and its firewall rule, and nothing else.
 
-    Disks that you attached yourself stay.
+    Disks that you attached yourself are kept.
     """
     from pulsetrain.deploy.cloud.gcloud import Gcloud
     from pulsetrain.deploy.cloud.vm import delete_commands, find_vm
@@ -213,19 +218,19 @@ def delete(name: str, project: str | None, dry_run: bool, yes: bool) -> None:
     found = find_vm(gcloud, name)
     if found is None:
         raise PulsetrainError(
-            f"there is no machine {name} that pulsetrain made in the project {gcloud.project}.",
+            f"pulsetrain has created no machine {name} in the project {gcloud.project}.",
             still="Nothing was changed.",
-            hint="See those that there are: pulsetrain cloud vm list",
+            hint="List them: pulsetrain cloud vm list",
         )
     commands = delete_commands(gcloud, found)
     facts = [
         ("machine", f"{found.machine_type} in {found.zone}" if found.zone else "already gone"),
-        ("disk", "its boot disk, with all that is on it"),
+        ("disk", "its boot disk, with everything on it"),
     ]
     plan_options.show_plan(f"Delete {name} in the project {gcloud.project}", facts[: 2 if found.zone else 1], commands)
     if plan_options.confirmed("Delete it? This cannot be undone.", dry=dry_run, assume_yes=yes):
         _delete_all(gcloud, commands)
-        click.echo(f"{name} is deleted.")
+        click.echo(f"{name} was deleted.")
 
 
 def _delete_all(gcloud: "Gcloud", commands: Sequence[Sequence[str]]) -> None:
@@ -264,9 +269,9 @@ def ssh(
 
 @vm.command()
 @click.argument("host", metavar="HOST")
-@click.option("--stack", is_flag=True, help="Docker, Prometheus, Grafana and exporters too.")
+@click.option("--stack", is_flag=True, help="Also install Docker, Prometheus, Grafana and exporters.")
 @click.option(
-    "--package", metavar="PACKAGE", help="A wheel, a URL or a requirement; by default, a wheel of this installation."
+    "--package", metavar="PACKAGE", help="A wheel, a URL or a requirement. [default: a wheel of this installation]"
 )
 @plan_options.project
 @plan_options.zone
@@ -281,10 +286,10 @@ def install(
     plain_ssh: bool,
     ssh_config: str | None,
 ) -> None:
-    """Install pulsetrain as the agent of a Debian or Ubuntu machine, over ssh; run again, it changes only what differs.
+    """Install pulsetrain as an agent on a Debian or Ubuntu machine, over ssh. Run it again to update it.
 
-    HOST is a machine of `vm list`, or anything that ssh knows: gpu01, ada@gpu01, ssh://ada@gpu01:2222. The agent
-    exports the machine's metrics at port 9400 and starts with it.
+    HOST is a machine in `vm list`, or anything that ssh knows: gpu01, ada@gpu01, ssh://ada@gpu01:2222. The agent
+    exports the machine's metrics on port 9400 and starts when the machine boots.
     """
     from pulsetrain.deploy.cloud.install import STACK_HOME
     from pulsetrain.deploy.cloud.install import install as install_there
@@ -298,7 +303,7 @@ def install(
         click.echo(f"  {change}")
     for warning in done.warnings:
         click.echo(warning, err=True)
-    click.echo(f"{host}: {'ready' if done.changes else 'nothing had to be changed'}")
+    click.echo(f"{host}: {'ready' if done.changes else 'already up to date'}")
     if stack:
         click.echo(
             f"  pulsetrain cloud vm tunnel {host}   # Grafana and Prometheus in your browser\n"
@@ -309,7 +314,9 @@ def install(
 
 @vm.command()
 @click.argument("host", metavar="HOST")
-@click.option("--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="Show this port of it. Repeatable.")
+@click.option(
+    "--port", "ports", type=click.IntRange(1, 65535), multiple=True, help="Forward this port instead. Repeatable."
+)
 @plan_options.project
 @plan_options.zone
 @plan_options.plain_ssh
@@ -322,9 +329,9 @@ def tunnel(
     plain_ssh: bool,
     ssh_config: str | None,
 ) -> int:
-    """Show the pages of a machine here, until Ctrl-C: Grafana, Prometheus and the agent, or the ports that you name.
+    """Show a machine's pages here until Ctrl-C: Grafana, Prometheus and the agent, or the ports that you name.
 
-    They stay closed to everybody else: what is opened is an ssh connection.
+    They stay closed to everybody else: the traffic goes through an ssh connection.
     """
     from pulsetrain.deploy.cloud.remote import find_remote
     from pulsetrain.deploy.cloud.tunnel import Tunnel, choose_ports

@@ -16,17 +16,17 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command(short_help="Compare runs, and explain the differences.")
 @options.runs_to_compare
 @options.json_output
-@click.option("--html", type=_FILE, metavar="FILE", help="Write one page with charts that can be mailed.")
+@click.option("--html", type=_FILE, metavar="FILE", help="Write one self-contained page with charts.")
 @click.option("--png", type=_FILE, metavar="FILE", help="Write the charts as a figure for a paper.")
 @options.directory
 def compare(runs: tuple[str, ...], as_json: bool, html: Path | None, png: Path | None, directory: str | None) -> None:
-    """Put runs side by side: figures, differences from the first run, which of them are real, and why.
+    """Put runs side by side: their figures, the differences from the first run, which of them are real, and why.
 
-    A RUN is an id or the start of one, a name, a path, or `last`. Runs of different length compare well: figures are
-    by step and by sample, of steady steps, without the warm-up.
+    A RUN is an id or the start of one, a name, a path, or `last`. Runs may differ in length: figures are per step and
+    per sample, from steady steps, without the warm-up.
     """
     if len(runs) < 2:
-        raise UsageError("a comparison needs two runs or more.", hint="List them: pulsetrain runs")
+        raise UsageError("a comparison needs at least two runs.", hint="List them: pulsetrain runs")
     from pulsetrain.insight.compare import compare as compare_sides
     from pulsetrain.insight.compare.sides import load_sides
     from pulsetrain.runs.folder import Home

@@ -11,7 +11,7 @@ from pulsetrain.cli import options
 
 NEXT = """
 What to try next:
-  {0} report                     this run again, in full; --html for charts
+  {0} report                     this run in full; --html for charts
   {0} top last                   its dashboard; q quits
   {0} runs                       all recorded runs
   {0} doctor                     what works here, and what is missing
@@ -35,7 +35,7 @@ def demo(seconds: float, directory: str | None) -> int:
 
     # -P: the working folder may be anybody's, and its modules are none of ours.
     command = (sys.executable, "-P", "-m", "pulsetrain.demo.train", "--seconds", f"{seconds:g}")
-    click.echo("The training is real and runs on your CPU; the GPUs are simulated. The same by hand:")
+    click.echo("The training is real and runs on your CPU; the GPUs are simulated. To do the same by hand:")
     click.echo(f"  {_this_command()} run --simulate 2xL4 --name demo -- {shlex.join(command)}\n")
     watching = WatchOptions(sources=Options(simulate="2xL4"), name="demo", directory=directory)
     code = run_watched(command, watching)

@@ -42,7 +42,7 @@ COMMANDS = {
     "bench": "Run a command or a container as a benchmark; gate its results.",
     "stack": "Set up Prometheus, Grafana and alerts.",
     "cloud": "Create GPU machines and clusters in Google Cloud, and train there.",
-    "cache": "Keep the shards of datasets near those who train on them.",
+    "cache": "Cache dataset shards close to the machines that train on them.",
     "doctor": "Check what works on this machine, and how to fix the rest.",
     "demo": "Take a tour on simulated GPUs.",
 }

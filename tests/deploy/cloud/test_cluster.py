@@ -106,10 +106,10 @@ def test_a_dry_run_says_what_will_cost_money_and_changes_nothing(cloud: Cloud, g
     assert done.returncode == 0, done.stderr
     for text in (
         "1 x e2-standard-4, always on",
-        "0 to 4, as trainings need them; each g2-standard-4, 1 x L4, spot",
-        "full cost    2.828 USD an hour, spot counted at the on-demand price; and 1 x e2-standard-4, whose price",
-        "GKE's fee for each cluster",
-        "there now    nothing",
+        "0 to 4, as needed; each g2-standard-4, 1 x L4, spot",
+        "full cost     2.828 USD an hour, spot counted at the on-demand price; and 1 x e2-standard-4, whose price",
+        "GKE's cluster fee",
+        "exists now    nothing",
         "gcloud container clusters create training",
         "gcloud container node-pools create gpu",
         "DaemonSet pulsetrain-agent",
@@ -122,7 +122,7 @@ def test_a_dry_run_says_what_will_cost_money_and_changes_nothing(cloud: Cloud, g
 def test_a_cluster_of_somebody_else_is_left_alone(cloud: Cloud, google: Google, file: Path) -> None:
     google.clusters["training"] = {"name": "training", "status": "RUNNING", "location": "us-central1-a"}
     done = cloud("cluster", "delete", file, "--yes")
-    assert done.returncode == 1 and "was not made by `cluster init`" in done.stderr
+    assert done.returncode == 1 and "was not created by `cluster init`" in done.stderr
     assert google.requests == []
     with pytest.raises(PulsetrainError, match="did not make it"):
         check_state(read_cluster_file(file), state_of(google.clusters["training"]))

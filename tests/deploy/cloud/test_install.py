@@ -156,7 +156,7 @@ def test_a_fresh_debian_becomes_an_agent_with_a_stack_and_a_second_time_changes_
     before = machine.fingerprint()
     second = install(machine, "--stack")
     assert second.returncode == 0, second.stdout + second.stderr
-    assert "debian: nothing had to be changed" in second.stdout
+    assert "debian: already up to date" in second.stdout
     (machine.root / "docker.log").unlink()
     assert machine.fingerprint() == before
 

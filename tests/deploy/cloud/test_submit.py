@@ -149,7 +149,7 @@ def test_ctrl_c_leaves_the_job_where_nobody_can_answer(kube: KubeApi, submit: Su
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate()
     assert process.returncode == 130 and "Traceback" not in errors
-    assert " continues. To follow it and to fetch its run: pulsetrain cloud submit trainer.toml --follow cifar-" in out
+    assert " keeps running. To follow it and fetch its run: pulsetrain cloud submit trainer.toml --follow cifar-" in out
     assert eventually(lambda: any(path.startswith(JOBS) for path in kube.objects))
 
 

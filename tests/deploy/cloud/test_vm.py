@@ -32,7 +32,7 @@ def test_a_machine_is_planned_created_listed_installed_and_deleted(
         "the disk of 150 GB",
         "stops by itself after 24h",
         "413 g CO2 per kWh",
-        "none opened by us",
+        "none opened; see its pages",
         "nothing was changed, and nothing costs money",
     ):
         assert text in planned.stdout
