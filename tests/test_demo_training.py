@@ -27,7 +27,7 @@ def test_a_training_learns_something_and_says_so_line_by_line() -> None:
         title, *lines = python("-m", "pulsetrain.demo.train", "--seconds", str(seconds)).splitlines()
         epochs = [match.groups() for line in lines if (match := LINE.fullmatch(line))]
         steps_made = int(epochs[-1][1])
-    assert title == f"Training an MLP for {seconds} s: on which of 4 spiral arms does a point lie?"
+    assert title == f"Training an MLP for {seconds} s to tell which of 4 spiral arms a point is on."
     assert len(epochs) == len(lines) > 0
     assert [int(epoch[0]) for epoch in epochs] == list(range(1, len(epochs) + 1))
     steps = [int(epoch[1]) for epoch in epochs]

@@ -10,7 +10,7 @@ from pulsetrain.training import api, colab
 def init(name: str | None = None, *, to: str = colab.DEFAULT, **options: Any) -> api.CurrentRun | None:
     """`pulsetrain.init`, with the run sent to `MyDrive/pulsetrain`. At home: `pulsetrain.control.start()`.
 
-    `options` are those of `pulsetrain.init`. The run's tags say that it is Colab's, and which release and accelerator.
+    `options` are those of `pulsetrain.init`. The run is tagged as Colab's, with the release and the accelerator.
     """
     tags = {**(colab.runtime() if colab.is_colab() else {}), **(options.pop("tags", None) or {})}
     return api.init(name, to=to, tags=tags, **options)

@@ -9,7 +9,7 @@ from pulsetrain.training import colab
 
 
 def start(source: str = colab.DEFAULT, *options: str) -> int:
-    """`pulsetrain fetch SOURCE --follow`, with further options of it. Returns its exit code, when it has ended."""
+    """Run `pulsetrain fetch SOURCE --follow`, with further options. Returns its exit code."""
     # -P: the working folder may be anybody's, and its modules are none of ours.
     command = [sys.executable, "-P", "-m", "pulsetrain", "fetch", source, "--follow", *options]
     with subprocess.Popen(command) as process:

@@ -10,6 +10,6 @@ def require(package: str, extra: str, what: str) -> None:
     found = find_spec(package)
     if found is None or found.origin is None:  # a mere folder of that name, such as the one that wandb writes
         raise UsageError(
-            f"{what} needs the package {package}, which is not installed beside pulsetrain.",
+            f"{what} needs the package {package}, which is not installed in pulsetrain's environment.",
             hint=f"pip install 'pulsetrain[{extra}]'",
         )

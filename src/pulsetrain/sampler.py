@@ -275,7 +275,9 @@ class Sampler:
             reader.missed_ticks = 0
         if reading.error is None:
             if not reader.up:
-                self._events.append(Event("source_up", f"{source.name}: back", "info", {"source": source.name}))
+                self._events.append(
+                    Event("source_up", f"{source.name}: working again", "info", {"source": source.name})
+                )
             reader.failures = 0
             reader.due = reading.tick.elapsed + (source.period or 0.0)
         else:

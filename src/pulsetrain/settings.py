@@ -198,7 +198,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _convert(path: Path, document: dict[str, Any]) -> Config:
     section = document.get("thresholds")
     for old in RENAMED.keys() & (section if isinstance(section, dict) else {}):
-        raise UsageError(f"{path}: the threshold {old} is now {RENAMED[old]}.", hint=ALL_THRESHOLDS)
+        raise UsageError(f"{path}: the threshold {old} was replaced by {RENAMED[old]}.", hint=ALL_THRESHOLDS)
     try:
         config = msgspec.convert(document, Config)
     except msgspec.ValidationError as error:

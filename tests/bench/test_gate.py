@@ -66,7 +66,7 @@ def test_a_failed_run_never_passes() -> None:
 
 def test_other_gpus_cannot_be_compared() -> None:
     (found,) = gate([result(seconds=STEADY, gpus=("NVIDIA L4",))], [result(seconds=STEADY, gpus=("NVIDIA H100",))])
-    assert found.verdict == "cannot tell" and "GPUs NVIDIA L4 there, NVIDIA H100 here" in found.reason
+    assert found.verdict == "cannot tell" and "GPUs NVIDIA L4 in the baseline, NVIDIA H100 now" in found.reason
 
 
 def test_suites_are_gated_by_name() -> None:

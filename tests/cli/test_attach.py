@@ -161,7 +161,7 @@ def test_a_process_that_does_not_exist_is_an_error_and_leaves_no_run(pulsetrain:
         gone.wait()
     done = pulsetrain("attach", str(gone.pid))
     assert done.returncode == 2
-    assert done.stderr == f"error: no process {gone.pid}, or you may not watch it.\n"
+    assert done.stderr == f"error: there is no process {gone.pid}, or you are not allowed to watch it.\n"
     assert not (home / "runs").exists()
 
 

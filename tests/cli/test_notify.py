@@ -45,8 +45,8 @@ def test_a_test_message_says_what_became_of_it(pulsetrain: Pulsetrain, web: Web)
         "URL 3  unknown: Apprise does not understand the URL",
     ]
     assert "2 of 3 messages could not be sent" in tried.stderr
-    assert web.posts[0].body["message"] == "This is a test. Alerts of your runs will arrive here."
-    assert "there is no URL to send to" in pulsetrain("notify", "test").stderr
+    assert web.posts[0].body["message"] == "This is a test. Alerts for your runs will arrive here."
+    assert "no notification URL is set" in pulsetrain("notify", "test").stderr
 
 
 def test_a_working_folder_neither_sends_nor_runs_anything(pulsetrain: Pulsetrain, tmp_path: Path) -> None:

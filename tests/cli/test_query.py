@@ -120,7 +120,7 @@ def test_a_result_becomes_a_parquet_file(pulsetrain: Pulsetrain, runs: list[RunF
         ("select watts from gpu", 'Referenced column "watts" not found'),
         ("select * from gpus", "gpus does not exist"),
         ("select 'x'::integer from gpu", "Could not convert"),
-        ("drop view gpu", "a query is one SELECT"),
+        ("drop view gpu", "a query must be a single SELECT"),
         ("select * from '/etc/passwd'", "does not exist"),
         ("select * from read_csv('/etc/passwd')", "Permission Error"),
     ],

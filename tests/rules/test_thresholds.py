@@ -32,9 +32,9 @@ def test_a_settings_file_and_a_file_of_thresholds_alone_say_the_same(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[thresholds]\ntemperature_celsius = [80, 90]", "is now gpu_hot_celsius and gpu_too_hot_celsius"),
-        ("[thresholds]\nmemory_percent = [90, 97]", "is now gpu_memory_full_percent"),
-        ("[thresholds]\nhost_memory_percent = [90, 97]", "is now host_memory_full_percent"),
+        ("[thresholds]\ntemperature_celsius = [80, 90]", "was replaced by gpu_hot_celsius and gpu_too_hot_celsius"),
+        ("[thresholds]\nmemory_percent = [90, 97]", "was replaced by gpu_memory_full_percent"),
+        ("[thresholds]\nhost_memory_percent = [90, 97]", "was replaced by host_memory_full_percent"),
         (
             "[thresholds]\ngpu_hot_celcius = 75",
             "hint: Did you mean gpu_hot_celsius or gpu_too_hot_celsius? All thresholds: docs/alerts.md.",

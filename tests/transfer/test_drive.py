@@ -88,11 +88,11 @@ def test_a_large_segment_is_uploaded_in_pieces_and_continues_after_an_error(driv
 @pytest.mark.parametrize(
     ("status", "reason", "kind", "says"),
     [
-        (429, "rateLimitExceeded", StoreError, "answers 429"),
-        (403, "userRateLimitExceeded", StoreError, "answers 403"),
-        (403, "storageQuotaExceeded", StoreRejected, "answers 403"),
+        (429, "rateLimitExceeded", StoreError, "returned 429"),
+        (403, "userRateLimitExceeded", StoreError, "returned 403"),
+        (403, "storageQuotaExceeded", StoreRejected, "returned 403"),
         (401, "authError", StoreRejected, "sign-in to Google Drive has expired"),
-        (500, "backendError", StoreError, "answers 500"),
+        (500, "backendError", StoreError, "returned 500"),
     ],
 )
 def test_what_keeps_failing_is_reported(

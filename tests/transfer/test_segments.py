@@ -52,20 +52,20 @@ def test_a_segment_that_is_damaged_or_torn_is_never_read(data: st.DataObject) ->
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"schema": 2}, "has form 2"),
+        ({"schema": 2}, "has format version 2"),
         ({"run": "another"}, "belongs elsewhere"),
         ({"writer": "another"}, "belongs elsewhere"),
         ({"seq": 2}, "belongs elsewhere"),
-        ({"parts": [SegmentPart("../run.json", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("a/b/c.jsonl", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart(".watching", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("host/code.diff", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("notes.txt", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("/etc/a.json", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("a\0.json", 0, 0)]}, "a file that no run has"),
-        ({"parts": [SegmentPart("run.json", 7, 0, whole=True)]}, "does not begin"),
-        ({"parts": [SegmentPart("run.json", 0, 5)]}, "does not hold what"),
-        ({"parts": [SegmentPart("run.json", 0, MOST_CONTENT_BYTES + 1)]}, "holds more than"),
+        ({"parts": [SegmentPart("../run.json", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("a/b/c.jsonl", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart(".watching", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("host/code.diff", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("notes.txt", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("/etc/a.json", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("a\0.json", 0, 0)]}, "cannot be part of a run"),
+        ({"parts": [SegmentPart("run.json", 7, 0, whole=True)]}, "does not start"),
+        ({"parts": [SegmentPart("run.json", 0, 5)]}, "does not match its header"),
+        ({"parts": [SegmentPart("run.json", 0, MOST_CONTENT_BYTES + 1)]}, "holds too much"),
     ],
 )
 def test_a_header_that_no_writer_of_ours_makes_is_refused(changed: dict[str, Any], why: str) -> None:
@@ -78,7 +78,7 @@ def test_a_body_that_grows_beyond_its_header_is_not_decompressed() -> None:
     compressor = zlib.compressobj(9, zlib.DEFLATED, GZIP)
     bomb = compressor.compress(bytes(20 * 2**20)) + compressor.flush()
     data = msgspec.json.encode(header(parts=[SegmentPart("run.json", 0, 10, whole=True)])) + b"\n" + bomb
-    with pytest.raises(BadSegment, match="does not hold what"):
+    with pytest.raises(BadSegment, match="does not match its header"):
         read_segment(data, RUN, WRITER, name_of(1, data))
 
 

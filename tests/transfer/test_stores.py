@@ -126,5 +126,5 @@ def test_a_client_that_is_not_installed_is_named_with_its_command(tmp_path: Path
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "gs:// needs the package gcsfs." in done.stderr
     assert "pip install 'pulsetrain[gcs]'" in done.stderr
-    with pytest.raises(UsageError, match="names no bucket"):
+    with pytest.raises(UsageError, match="does not name a bucket"):
         open_store("s3://")

@@ -8,7 +8,7 @@ from pulsetrain.watching.destinations import Destinations, check_place
 
 def test_a_place_of_no_known_kind_is_refused_with_all_that_may_be_named() -> None:
     for use in (check_place, lambda place: Destinations([place])):
-        with pytest.raises(UsageError, match="comet: is not a place") as refused:
+        with pytest.raises(UsageError, match="comet: is not a supported place") as refused:
             use("comet:project")
         assert "s3://BUCKET/FOLDER" in str(refused.value) and "mlflow:http://HOST:5000" in str(refused.value)
 

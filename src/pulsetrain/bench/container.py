@@ -183,7 +183,7 @@ class ContainerWorkload:
         self.stages["start"] = round(self._began - begun, 3)
         pid = int(container.attrs["State"].get("Pid") or 0)
         if pid and not self._use.watch(pid, str(container.id)):
-            self.notes.append("the container's own usage cannot be read from here")
+            self.notes.append("the container's resource usage cannot be read from here")
         self._check_gpu()
 
     def wait(self, seconds: float) -> WorkloadExit | None:
@@ -326,7 +326,7 @@ class ContainerWorkload:
         else:
             seconds = (end - start).total_seconds()
         if self._wait_error and self._exit_code is None:
-            return WorkloadExit(125, start, end, seconds, "the container engine went away")
+            return WorkloadExit(125, start, end, seconds, "the container engine stopped responding")
         code = int(self._exit_code or 0)
         reason = "out of memory" if state.get("OOMKilled") else str(state.get("Error") or "") or signal_reason(code)
         return WorkloadExit(code, start, end, seconds, reason)
@@ -394,7 +394,7 @@ def _unpack(chunks: Iterator[bytes], folder: Path, notes: list[str]) -> None:
             if not member.isfile() or not parts or ".." in parts:
                 continue
             if member.size > left:
-                notes.append(f"{'/'.join(parts)} and the rest are too large to keep")
+                notes.append(f"{'/'.join(parts)} and the files after it were not kept: they are too large")
                 return
             left -= member.size
             path = folder.joinpath(*parts)

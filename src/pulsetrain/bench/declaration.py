@@ -102,6 +102,7 @@ def score_pattern(text: str) -> "re.Pattern[str] | None":
         raise UsageError(f"{text!r} is not a regular expression: {error}.") from None
     if pattern.groups != 1:
         raise UsageError(
-            f"the score's expression {text!r} has {pattern.groups} groups.", hint="Say 'accuracy: (\\S+)'."
+            f"the score expression {text!r} has {pattern.groups} groups; it needs exactly one.",
+            hint="Use one such as 'accuracy: (\\S+)'.",
         )
     return pattern

@@ -201,7 +201,7 @@ def _unreachable(error: Exception) -> EngineError:
 def _refused(what: str, said: str) -> EngineError:
     if "could not select device driver" in said or "unknown or invalid runtime name: nvidia" in said:
         return EngineError(
-            f"{what}: the engine cannot pass GPUs, it has no NVIDIA runtime.",
+            f"{what}: the engine cannot pass GPUs to it because it has no NVIDIA runtime.",
             hint="Install the NVIDIA Container Toolkit and restart the engine; or run it without GPUs: --no-gpus",
         )
     if "executable file not found" in said or "no command specified" in said:
@@ -211,7 +211,7 @@ def _refused(what: str, said: str) -> EngineError:
     if "bind source path does not exist" in said or "invalid mount config" in said:
         return EngineError(f"{what}: {_short(said)}.", hint="A mounted folder must exist on the engine's host.")
     if "pull access denied" in said or "not found" in said or "no such host" in said or "lookup " in said:
-        hint = "Build it here, see containers/; or check its name. pulsetrain bench --benchmark-image '' lists images."
+        hint = "Check its name, or build it here (see containers/). pulsetrain bench --benchmark-image '' lists images."
         return EngineError(f"{what}: {_short(said)}.", hint=hint)
     return EngineError(f"{what}: {_short(said)}.")
 

@@ -113,7 +113,7 @@ def _gated(base: BenchmarkResult, current: BenchmarkResult, margin: float, only:
         and figure.key in current.figures
     ]
     if not figures:
-        return ending("cannot tell", "the two have no figure in common")
+        return ending("cannot tell", "the two results have no figure in common")
     verdicts = {figure.verdict for figure in figures}
     worst = next(verdict for verdict in ("worse", "cannot tell", "better", "same") if verdict in verdicts)
     return ending(worst, figures=figures)
@@ -179,7 +179,7 @@ def _unlike(base: Surroundings, current: Surroundings) -> str:
         ("power limits", base.power_limit_watts, current.power_limit_watts),
     ):
         if before != after:
-            return f"{name} {_words(before)} there, {_words(after)} here"
+            return f"{name} {_words(before)} in the baseline, {_words(after)} now"
     return ""
 
 

@@ -75,7 +75,7 @@ class OutputLog:
             self._keep(self._unfinished)
             self._unfinished = b""
         if self._skipped:
-            self._file.write(b"\n[pulsetrain: %d bytes are left out here]\n" % self._skipped)
+            self._file.write(b"\n[pulsetrain: %d bytes omitted]\n" % self._skipped)
         self._file.writelines(self._tail)
         self._file.close()
 
@@ -148,7 +148,7 @@ class OutputEcho:
                 self._waiting.clear()
                 self._bytes = self._dropped = 0
             if dropped:
-                data = b"\n[pulsetrain: %d bytes are not shown]\n" % dropped + data
+                data = b"\n[pulsetrain: %d bytes not shown]\n" % dropped + data
             with contextlib.suppress(OSError, ValueError):  # nobody reads any more; the log is kept all the same
                 if buffer is None:
                     assert isinstance(self._stream, io.TextIOBase)

@@ -109,7 +109,7 @@ def run_once(turn: Turn, folder: Path, handling: Handling) -> Repeated:
         with _noted(workload, "its results could not be saved"):
             workload.keep(folder)
     report = None
-    with _noted(workload, "the record could not be read"):
+    with _noted(workload, "its run folder could not be read"):
         report = make_report(recording.folder)
     result = _result(turn, workload, ended, status, report, recording.folder)
     result.output_bytes = output.bytes

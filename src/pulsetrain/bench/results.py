@@ -255,7 +255,8 @@ def load(path: Path) -> Results:
             return showable_json(stream.read(MOST_BYTES), Results)
     except OSError as error:
         raise UsageError(
-            f"{file} cannot be read: {error.strerror}.", hint="Make one: pulsetrain bench --repeat 5 --results DIR ..."
+            f"{file} cannot be read: {error.strerror}.",
+            hint="Create one: pulsetrain bench --repeat 5 --results DIR ...",
         ) from None
     except msgspec.MsgspecError as error:
-        raise UsageError(f"{file} is not the results of a benchmark: {error}.") from None
+        raise UsageError(f"{file} is not a benchmark results file: {error}.") from None

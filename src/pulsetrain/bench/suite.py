@@ -59,11 +59,11 @@ def read_suite(path: Path) -> tuple[list[Benchmark], Order]:
         suite = msgspec.convert(document, _Suite)
         found = [_benchmark(name, {**for_all, **given}) for name, given in suite.benchmarks.items()]
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}.", hint=f"A benchmark has {', '.join(_fields())}.") from None
+        raise UsageError(f"{path}: {error}.", hint=f"Fields of a benchmark: {', '.join(_fields())}.") from None
     if not found:
         raise UsageError(f"{path} has no benchmarks.", hint='Add one: [benchmarks.NAME], command = ["python", "x.py"]')
     if len({slug(benchmark.name) for benchmark in found}) < len(found):
-        raise UsageError(f"{path}: two benchmarks have names that make the same folder.")
+        raise UsageError(f"{path}: two benchmarks have names that map to the same folder.")
     return found, suite.order
 
 

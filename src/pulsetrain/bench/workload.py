@@ -68,6 +68,6 @@ def signal_reason(exit_code: int) -> str:
     if number <= 0:
         return ""
     try:
-        return f"ended by {signal.Signals(number).name}"
+        return f"killed by {signal.Signals(number).name}"
     except ValueError:
         return ""

@@ -90,7 +90,7 @@ def _home(directory: str | None) -> Check:
     except PulsetrainError as error:
         return Check("runs", "broken", error.message, error.hint or "")
     except OSError as error:
-        hint = "Set PULSETRAIN_HOME to a folder you may write to."
+        hint = "Set PULSETRAIN_HOME to a folder you can write to."
         return Check("runs", "broken", f"{home.path} cannot be written: {error.strerror}", hint)
     import shutil
 
@@ -135,7 +135,7 @@ def _config() -> Check:
         found = settings.in_force()
     except UsageError as error:
         return Check("config", "broken", error.message, error.hint or "")
-    files = ", ".join(str(file.resolve()) for file in found.files) or "no pulsetrain.toml, defaults apply"
+    files = ", ".join(str(file.resolve()) for file in found.files) or "no pulsetrain.toml; using the defaults"
     return Check("config", "works", files, " ".join(found.ignored))
 
 

@@ -53,11 +53,11 @@ _TARGETS = [kind for kind, about in KINDS.items() if about.takes_history]
 def export(
     run: str, kind: str | None, to: str | None, tables: Sequence[str], output: Path | None, directory: str | None
 ) -> None:
-    """Write RUN, one file for each table, or send it to a server that missed it.
+    """Write RUN to files, one for each table, or send it to a server that missed it.
 
     RUN is an id or the start of one, a name, a path, or `last`. A server gets the series that `run --push` would have
     sent during the run; pulsetrain then checks that it has them all. A tracker gets the metrics, the settings and the
-    report; what it has already is not sent again.
+    report; what it already has is not sent again.
 
     \b
         pulsetrain export last --format parquet
@@ -136,5 +136,9 @@ def _track(folder: "RunFolder", to: str, tables: Sequence[str]) -> None:
 
 def _progress(share: float, samples: int) -> None:
     if sys.stderr.isatty():
-        what = f"{share:4.0%}  {samples:,} samples sent" if share < 1 else f"{samples:,} samples sent, looking for them"
+        what = (
+            f"{share:4.0%}  {samples:,} samples sent"
+            if share < 1
+            else f"{samples:,} samples sent, checking that they arrived"
+        )
         click.echo(f"\r{what} ...\x1b[K", err=True, nl=False)

@@ -18,10 +18,12 @@ CLOCK_SECONDS = 5.0
 
 @click.command(short_help="Fetch runs that other machines send.")
 @click.argument("place", required=False)
-@click.option("--follow", "-f", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option("--every", type=click.FloatRange(0.2, 3600.0), metavar="SECONDS", help="Time between looks. [default: 5]")
+@click.option("--follow", "-f", is_flag=True, help="Keep fetching until Ctrl-C.")
 @click.option(
-    "--run", "only", multiple=True, metavar="ID", help="Only this run, or those that begin so; may be repeated."
+    "--every", type=click.FloatRange(0.2, 3600.0), metavar="SECONDS", help="Time between checks. [default: 5]"
+)
+@click.option(
+    "--run", "only", multiple=True, metavar="ID", help="Only runs whose id starts with this; may be repeated."
 )
 @click.option(
     "--patience",
@@ -29,14 +31,14 @@ CLOCK_SECONDS = 5.0
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long --follow waits for a segment that later ones have overtaken.",
+    help="How long --follow waits for a missing segment after later ones have arrived.",
 )
 @click.option(
     "--setup",
     is_flag=False,
     flag_value="read",
     type=click.Choice(["read", "send"]),
-    help="Sign in to Google Drive, or explain how; `send` for a machine that sends to it.",
+    help="Sign in to Google Drive, or show how to; use `send` on a machine that sends runs there.",
 )
 @click.option("--client", metavar="FILE", help="With --setup: the client file from the Google console.")
 @options.directory
@@ -59,8 +61,8 @@ def fetch(
 ) -> int:
     """Fetch what `pulsetrain run --to PLACE` and `pulsetrain.init(to=PLACE)` send from elsewhere.
 
-    Runs become ordinary ones here, for `top`, `serve`, `report` and all the rest, while they are in progress too. Only
-    what is new is fetched. What is missing on the way is named.
+    Fetched runs are ordinary runs here, for `top`, `serve`, `report` and all other commands, even while they are in
+    progress. Only new data is fetched. Missing pieces are reported.
 
     \b
         pulsetrain fetch drive:MyDrive/pulsetrain --follow
@@ -76,7 +78,7 @@ def fetch(
         return 0
     if place is None:
         raise UsageError(
-            "PLACE is missing: where do the runs come from?", hint="pulsetrain fetch drive:MyDrive/pulsetrain"
+            "PLACE is missing: where should runs be fetched from?", hint="pulsetrain fetch drive:MyDrive/pulsetrain"
         )
     if outputs.prometheus_port is not None and not follow:
         raise UsageError("--prometheus-port needs --follow.")

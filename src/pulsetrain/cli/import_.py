@@ -5,16 +5,16 @@ import click
 from pulsetrain.cli import options
 
 
-@click.command("import", short_help="Import old runs of TensorBoard, MLflow or Weights & Biases.")
+@click.command("import", short_help="Import old runs from TensorBoard, MLflow or Weights & Biases.")
 @click.argument("place")
 @options.directory
 @options.json_output
 @options.quiet
 def import_(place: str, directory: str | None, as_json: bool, quiet: bool) -> int:
-    """Make ordinary runs of those that a tracker has, for `runs`, `report`, `compare` and `serve`.
+    """Import the runs of a tracker as ordinary runs, for `runs`, `report`, `compare` and `serve`.
 
-    PLACE is tensorboard:FOLDER, mlflow:URI or wandb:FOLDER. A run that was imported before is left as it is, or brought
-    up to date. Nothing is changed in the tracker.
+    PLACE is tensorboard:FOLDER, mlflow:URI or wandb:FOLDER. A run that was imported before is updated if it has
+    changed. Nothing is changed in the tracker.
 
     \b
         pulsetrain import tensorboard:~/logs

@@ -47,7 +47,9 @@ def end_lines(recording: "RunRecording") -> list[str]:
 
 def joined_lines(recording: "RunRecording") -> list[str]:
     """The end of one of several hosts of a run: the host that began the run shows the report of all."""
-    return [f"{host_name()} is recorded in {recording.folder}; all hosts: pulsetrain report {recording.folder.name}"]
+    return [
+        f"{host_name()} was recorded in {recording.folder}; for all hosts: pulsetrain report {recording.folder.name}"
+    ]
 
 
 def comment_job(recording: "RunRecording") -> None:
@@ -58,12 +60,12 @@ def comment_job(recording: "RunRecording") -> None:
 
     digest = None if recording.hangs else whole_digest(recording.folder, recording.run)
     if digest is None:
-        log.warning("the Slurm job gets no comment: there is no report of the run.")
+        log.warning("could not set the comment of the Slurm job: the run has no report.")
         return
     try:
         set_comment(os.environ, digest_line(recording.run, digest))
     except PulsetrainError as error:
-        log.warning("the Slurm job gets no comment: %s", error.message)
+        log.warning("could not set the comment of the Slurm job: %s", error.message)
 
 
 def summary_page(recording: "RunRecording") -> str:
@@ -93,7 +95,7 @@ def _report(recording: "RunRecording", render: "Callable[[Report], list[str]]") 
         return f"no report: {recording.folder.path} does not respond"
     if recording.end_is_lost:
         ended = f"{recording.run.name} ended with exit code {recording.run.exit_code}"
-        return f"{ended}; no report: {recording.folder.path} lacks the end of it"
+        return f"{ended}; no report: the end of the run is missing in {recording.folder.path}"
     try:
         report = make_report(recording.folder, thresholds=settings.in_force().config.thresholds)
         keep_digest(recording.folder, report)

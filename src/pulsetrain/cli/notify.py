@@ -7,16 +7,16 @@ from pulsetrain.errors import PulsetrainError, UsageError
 
 @click.group(short_help="Test notifications to phones, chats and mailboxes.")
 def notify() -> None:
-    """Alerts and the ends of runs are sent to URLs of Apprise (docs/notify.md).
+    """Test where alerts and the ends of runs are sent: to Apprise URLs (docs/notify.md).
 
-    They come from $PULSETRAIN_NOTIFY_URL, or from the file that `url_file` in the section [notify] of your own settings
-    names; never from the command line, where others can read them.
+    The URLs come from $PULSETRAIN_NOTIFY_URL, or from the file that `url_file` in section [notify] of your own settings
+    names; never from the command line, where others could read them.
     """
 
 
 @notify.command()
 def test() -> None:
-    """Send a message to every URL, and say what became of it."""
+    """Send a test message to every URL and show whether it was delivered."""
     from pulsetrain import settings
     from pulsetrain.alerts.delivery import Delivery, Message, deliver
     from pulsetrain.alerts.notify_urls import EXAMPLES, VARIABLE, notify_urls
@@ -25,10 +25,10 @@ def test() -> None:
     urls = notify_urls(settings.in_force().config.notify)
     if not urls:
         raise UsageError(
-            "there is no URL to send to.",
+            "no notification URL is set.",
             hint=f"Set {VARIABLE}, or url_file in the section [notify] of your own settings: {EXAMPLES}",
         )
-    message = Message(f"pulsetrain on {host_name()}", "This is a test. Alerts of your runs will arrive here.")
+    message = Message(f"pulsetrain on {host_name()}", "This is a test. Alerts for your runs will arrive here.")
     outcomes = deliver(Delivery(message, urls))
     for number, outcome in enumerate(outcomes, 1):
         click.echo(f"URL {number}  {outcome.service or 'unknown'}: {outcome.reason or 'sent'}")

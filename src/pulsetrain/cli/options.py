@@ -66,7 +66,7 @@ def machine(function: Callable[..., Any]) -> Callable[..., Any]:
         "--simulate",
         envvar="PULSETRAIN_SIMULATE",
         metavar="SPEC",
-        help="Simulated GPUs instead of real ones, such as 8xH100 or 2xL4,1xA100.",
+        help="Use simulated GPUs instead of real ones, such as 8xH100 or 2xL4,1xA100.",
     )
     @wraps(function)
     def call(*args: Any, gpus: str | None, simulate: str | None, **others: Any) -> Any:
@@ -154,14 +154,14 @@ def account(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.FloatRange(1.0, 10.0),
         envvar="PULSETRAIN_PUE",
         metavar="FACTOR",
-        help="Power usage effectiveness of the building, to count its cooling too.",
+        help="Power usage effectiveness of the data center, to include its cooling.",
     )
     @click.option(
         "--charge",
         type=click.Choice(["all", "used"]),
         envvar="PULSETRAIN_CHARGE",
-        help="Count the energy of all watched GPUs, or of those that the command's processes used. "
-        "[default: all; used, when others are on the GPUs]",
+        help="Count the energy of all watched GPUs, or only of those that the command's processes used. "
+        "[default: all, or used if others use the GPUs too]",
     )
     @wraps(function)
     def call(
@@ -217,7 +217,7 @@ def prometheus(function: Callable[..., Any]) -> Callable[..., Any]:
         "--web-config",
         envvar="PULSETRAIN_WEB_CONFIG",
         metavar="FILE",
-        help="TLS and passwords for /metrics: a web-config.yml as Prometheus' exporters use.",
+        help="TLS and passwords for /metrics: a web-config.yml as used by Prometheus exporters.",
     )
     @wraps(function)
     def call(
@@ -254,7 +254,7 @@ push = click.option(
     metavar="TARGET",
     callback=_push,
     help=f"Send readings to a server: {', '.join(f'{kind}:URL' for kind in KINDS)}, or the NAME of a section "
-    "[push.NAME]; may be repeated. '' is none.",
+    "[push.NAME]; may be repeated. '' means none.",
 )
 
 
@@ -273,7 +273,7 @@ on_alert = click.option(
     help="What to do when a rule fires: stop, checkpoint (SIGUSR1) or run:COMMAND; may be repeated.",
 )
 name = click.option("--name", envvar="PULSETRAIN_NAME", help="Name of the run. [default: from the command]")
-project = click.option("--project", envvar="PULSETRAIN_PROJECT", help="The project that the run belongs to.")
+project = click.option("--project", envvar="PULSETRAIN_PROJECT", help="Project that the run belongs to.")
 tag = click.option("--tag", multiple=True, callback=_tags, metavar="KEY=VALUE", help="Tag the run; may be repeated.")
 directory = click.option(
     "--dir",
@@ -289,7 +289,7 @@ private = click.option(
     "--private",
     is_flag=True,
     envvar="PULSETRAIN_PRIVATE",
-    help="Record neither command lines nor anything of the code; docs/privacy.md.",
+    help="Record no command lines and nothing about the code; docs/privacy.md.",
 )
 
 
@@ -310,7 +310,7 @@ send_to = click.option(
     multiple=True,
     type=_Place(),
     help="Send the run while it is recorded to a folder, drive:, gs://, s3://, ssh:// or https:// (docs/transfer.md), "
-    f"or a tracker: {', '.join(f'{kind}:' for kind in TRACKERS)} (docs/trackers.md). May be repeated. '' is nowhere.",
+    f"or a tracker: {', '.join(f'{kind}:' for kind in TRACKERS)} (docs/trackers.md). Repeatable; '' means nowhere.",
 )
 quiet = click.option("--quiet", "-q", is_flag=True, envvar="PULSETRAIN_QUIET", help="Print only warnings and errors.")
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
@@ -321,7 +321,7 @@ log_format = click.option(
     envvar="PULSETRAIN_LOG_FORMAT",
     expose_value=False,
     callback=lambda ctx, param, value: log_lines.configure(log_format=value),
-    help="Log lines for people, or as JSON.",
+    help="Write log lines as text or as JSON.",
 )
 log_level = click.option(
     "--log-level",

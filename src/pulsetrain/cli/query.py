@@ -24,7 +24,7 @@ MOST_ROWS = 10_000
 LONGEST_CELL = 80
 
 
-@click.command(short_help="Query recorded runs in SQL.")
+@click.command(short_help="Query recorded runs with SQL.")
 @click.argument("sql", required=False)
 @click.option("--run", "runs", multiple=True, metavar="RUN", help="Only this run; may be repeated. [default: all]")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -43,11 +43,11 @@ def query(
     schema: bool,
     directory: str | None,
 ) -> None:
-    """Query recorded runs in SQL (DuckDB's), over the tables of `query --schema`: gpu, host, training, runs, ...
+    """Query recorded runs with SQL (DuckDB). Tables: gpu, host, training, runs, ...; `query --schema` lists them all.
 
         pulsetrain query "select run, avg(power_draw_watts) from gpu group by run"
 
-    Of a run in progress, you see what has been written. Nothing can be changed.
+    For a run in progress, you see what has been written so far. Queries cannot change anything.
     """
     if schema:
         _print_schema(as_json)
@@ -86,7 +86,7 @@ def _print_schema(as_json: bool) -> None:
         click.echo(style(name, "bold"))
         lines = table(("column", "type", "unit", ""), columns(name), style, "llll")
         click.echo("\n".join(f"  {line}" for line in lines) + "\n")
-    click.echo("Other fields of lines, such as metrics that a program logs, are columns too.")
+    click.echo("Other recorded fields, such as metrics that a program logs, are columns too.")
 
 
 def _print_csv(result: "Result") -> None:

@@ -43,9 +43,9 @@ def replay(
     outputs: OutputOptions,
     as_json: bool,
 ) -> None:
-    """Show a recorded run as `watch` would have shown it, with the times at which it happened. Ctrl-C ends it.
+    """Show a recorded run as `watch` would have shown it, with its original times. Press Ctrl-C to stop.
 
-    RUN is an id or the start of one, a name, a path, or `last`. With --json, one line for each reading.
+    RUN is an id or the start of one, a name, a path, or `last`. With --json, prints one line per reading.
 
     \b
         pulsetrain replay last --speed 20
@@ -79,7 +79,7 @@ def replay(
     else:
         pace = "" if math.isinf(speed) else f", {speed:g}x"
         title, thresholds = f"{shown} (replay of {about.id}{pace})", settings.in_force().config.thresholds
-        consumers.append(TablePrinter(sys.stdout, title, stop.set, thresholds, lambda: "none was recorded"))
+        consumers.append(TablePrinter(sys.stdout, title, stop.set, thresholds, lambda: "none recorded"))
     if as_json or not (sys.stdout.isatty() and sys.stderr.isatty()):
         logs.configure(run_id=about.id)
         consumers.append(logs.log_events)  # else they are on the screen, which log lines would tear
@@ -97,7 +97,7 @@ def replay(
 def _host(run: Run, wanted: str | None) -> str:
     """The host to show."""
     if not run.hosts:
-        raise UsageError(f"{run.id} has no host: nothing to replay.")
+        raise UsageError(f"{run.id} has no hosts, so there is nothing to replay.")
     if wanted is None:
         return next(iter(run.hosts))
     if wanted not in run.hosts:

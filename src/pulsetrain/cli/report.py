@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @options.json_output
 @click.option("--markdown", is_flag=True, help="Print Markdown, for a README or an appendix.")
-@click.option("--html", is_flag=True, help="Write report.html, one file with charts that can be mailed.")
+@click.option("--html", is_flag=True, help="Write report.html, one self-contained file with charts.")
 @click.option("--files", is_flag=True, help="Write report.html, metrics.yml, formatted_metrics.txt, metrics_plot.png.")
 @click.option(
     "--output",
@@ -50,8 +50,8 @@ def report(
 ) -> None:
     """Show what a recorded run did, used and cost. RUN is an id or the start of one, a name, a path, or `last`.
 
-    A run in progress is reported so far. How a run is counted (--carbon-region, --price, --pue,
-    --charge) is recorded by `pulsetrain run`; given here, it applies to this report alone.
+    For a run in progress, the report covers it so far. `pulsetrain run` records how a run is counted (--carbon-region,
+    --price, --pue, --charge); given here, these options apply to this report only.
     """
     from contextlib import closing
 

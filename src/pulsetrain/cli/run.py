@@ -8,7 +8,7 @@ import click
 from pulsetrain.cli import options
 from pulsetrain.watching.options import WatchOptions
 
-OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the job's memory peak, and `dmesg`."
+OOM_HINT = "The kernel often sends SIGKILL when memory runs out: check the job's memory peak and `dmesg`."
 
 
 @click.command(context_settings={"allow_interspersed_args": False}, short_help="Run a command and watch it.")
@@ -19,12 +19,12 @@ OOM_HINT = "SIGKILL often comes from the kernel when memory runs out: see the jo
 )
 @click.option("--serve", is_flag=True, help="Show the run in the browser while it runs; prints a link.")
 @click.option("--no-instrument", is_flag=True, help="Do not instrument the command's training loop.")
-@click.option("--run-id", metavar="ID", help="Hosts that share the folder and use the same id make one run.")
+@click.option("--run-id", metavar="ID", help="Hosts that share the runs folder and use the same id form one run.")
 @click.option(
     "--slurm-comment",
     is_flag=True,
     envvar="PULSETRAIN_SLURM_COMMENT",
-    help="Set the comment of the Slurm job to a summary of the run, in one line.",
+    help="Set the comment of the Slurm job to a one-line summary of the run.",
 )
 @options.logs
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -38,9 +38,9 @@ def run(
     slurm_comment: bool,
     command: tuple[str, ...],
 ) -> int:
-    """Run COMMAND and watch it: GPUs, host, its processes and its training loop go into a run folder.
+    """Run COMMAND and record its GPUs, host, processes and training loop in a run folder.
 
-    The command's output, signals and exit code are its own. Put -- before it:
+    The command keeps its own output, signals and exit code. Put -- before it:
 
         pulsetrain run --name resnet50 -- python train.py --epochs 90
     """

@@ -76,7 +76,9 @@ def _choice(command: Command) -> Command:
 @click.group(invoke_without_command=True, short_help="List, tag, remove, prune and seal recorded runs.")
 @options.directory
 @_choice
-@click.option("--since", type=_Age(), metavar="AGE", help="Only runs that started since: 30d, 12h.")
+@click.option(
+    "--since", type=_Age(), metavar="AGE", help="Only runs that started within this time, such as 30d or 12h."
+)
 @click.option(
     "--by",
     type=click.Choice(["user", "project", "host"]),
@@ -98,9 +100,9 @@ def runs(
     form: "UsageFormat | None",
     as_json: bool,
 ) -> None:
-    """The recorded runs. Without a command: list them, oldest first.
+    """Manage recorded runs. Without a command, list them, oldest first.
 
-    Times are those of this machine's time zone; the time in the id of a run is UTC.
+    Times are in this machine's time zone; the time in a run's id is UTC.
     """
     ctx.obj = Home.find(directory)
     if ctx.invoked_subcommand is not None:
@@ -132,7 +134,7 @@ def list_runs(
 @click.argument("name")
 @click.pass_obj
 def rename(home: Home, run: str, name: str) -> None:
-    """Give a run another NAME. Its id and folder stay."""
+    """Give a run another NAME. Its id and folder stay the same."""
     _change(home.resolve(run), name=name)
 
 
@@ -164,7 +166,7 @@ def note(home: Home, run: str, text: str) -> None:
 @click.argument("project")
 @click.pass_obj
 def group(home: Home, run: str, project: str) -> None:
-    """Put a run into a PROJECT, by which `runs --project` and `runs --by project` group; an empty one takes it out."""
+    """Put a run into a PROJECT, for `runs --project` and `runs --by project`. An empty PROJECT takes it out."""
     _change(home.resolve(run), project=project)
 
 
@@ -173,7 +175,7 @@ def group(home: Home, run: str, project: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def remove(home: Home, run: tuple[str, ...], yes: bool) -> None:
-    """Remove runs, after asking. A run in progress is kept."""
+    """Remove runs, after asking. A run in progress cannot be removed."""
     _remove([home.resolve(wanted) for wanted in run], yes)
 
 
@@ -182,18 +184,18 @@ def remove(home: Home, run: tuple[str, ...], yes: bool) -> None:
     "--older-than", type=_Age(), metavar="AGE", help="Remove runs that ended longer ago than this, such as 30d."
 )
 @click.option(
-    "--keep", type=click.IntRange(min=0), metavar="COUNT", help="Keep only this many of the newest, such as 10."
+    "--keep", type=click.IntRange(min=0), metavar="COUNT", help="Keep only this many of the newest runs, such as 10."
 )
 @click.option(
     "--keep-size",
     type=_Size(),
     metavar="SIZE",
-    help="Remove the oldest until all runs together fit into this, such as 10GB.",
+    help="Remove the oldest runs until the rest fit into this size, such as 10GB.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def prune(home: Home, older_than: timedelta | None, keep: int | None, keep_size: float | None, yes: bool) -> None:
-    """Remove old runs: by age, all but the newest, or until the rest fits into a size."""
+    """Remove old runs: by age, all but the newest, or until the rest fit into a given size."""
     if older_than is None and keep is None and keep_size is None:
         raise click.UsageError("choose --older-than AGE, --keep COUNT or --keep-size SIZE")
     candidates = [folder for folder, about in _readable(home) if not folder.may_live(about)]
@@ -223,10 +225,10 @@ def prune(home: Home, older_than: timedelta | None, keep: int | None, keep_size:
 @options.some_runs
 @click.pass_obj
 def seal(home: Home, run: tuple[str, ...]) -> None:
-    """Make Parquet of the JSON lines of runs that have ended: a fraction of the size, and quick to read.
+    """Convert the JSON lines of runs that have ended to Parquet: a fraction of the size, and faster to read.
 
-    Full files (64 MiB) of a run in progress are sealed automatically. Large files get a coarse copy beside them, a
-    .pyramid, with which the web page opens at once.
+    Full files (64 MiB) of a run in progress are sealed automatically. Large files also get a coarse copy, a .pyramid,
+    so that the web page opens at once.
     """
     from pulsetrain.runs import seal as sealing
     from pulsetrain.views.text import bytes_text

@@ -70,7 +70,8 @@ def send_recorded(folder: RunFolder, target: TrackerTarget) -> int:
     """Send a recorded run; how many rows are there now. Raises PulsetrainError."""
     if folder.load().status == "running":
         raise PulsetrainError(
-            f"{folder.name} is still being recorded.", hint=f"Send runs in progress with run --to {target.kind}:..."
+            f"{folder.name} is still being recorded.",
+            hint=f"To send a run while it is in progress, use run --to {target.kind}:...",
         )
     sending = TrackerSending(folder, target, render)
     try:
@@ -80,8 +81,8 @@ def send_recorded(folder: RunFolder, target: TrackerTarget) -> int:
         if trouble:
             raise PulsetrainError(
                 f"not all of {folder.name} was sent to {target.kind}: {trouble.rstrip('.')}.",
-                still=f"{sending.rows:,} rows were sent, and are not sent again.",
-                hint="Look whether the tracker can be reached, and send it again.",
+                still=f"{sending.rows:,} rows were sent, and will not be sent again.",
+                hint="Check that the tracker can be reached, then send the run again.",
             )
         return sending.rows
     finally:

@@ -34,23 +34,21 @@ NOT_ENCRYPTED = "traffic is not encrypted; set up TLS with --web-config, or use 
 )
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
 @click.option(
-    "--token", "wants_token", is_flag=True, help="Require a token on this machine too, if others log in here."
+    "--token", "wants_token", is_flag=True, help="Require a token even on this machine, in case others log in here."
 )
-@click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="Another host name of the page, such as that of a proxy."
-)
+@click.option("--allow-host", multiple=True, metavar="NAME", help="Another host name for the page, such as a proxy's.")
 @click.option(
     "--web-config", metavar="FILE", envvar="PULSETRAIN_WEB_CONFIG", help="TLS and logins; docs/prometheus.md."
 )
-@click.option("--allow-delete", is_flag=True, help="Let the page delete runs that have ended; asks for a token.")
-@click.option("--collector", is_flag=True, help="Take runs that other machines send; docs/transfer.md.")
+@click.option("--allow-delete", is_flag=True, help="Let the page delete runs that have ended; requires a token.")
+@click.option("--collector", is_flag=True, help="Accept runs that other machines send; docs/transfer.md.")
 @click.option(
     "--quota",
     type=click.FloatRange(0.001, 1e6),
     default=10.0,
     show_default=True,
     metavar="GB",
-    help="With --collector: how large one run may become.",
+    help="With --collector: maximum size of one run.",
 )
 @click.option("--connect", multiple=True, metavar="HOST:PORT", help="Also show machines that serve /metrics.")
 @click.option(
@@ -81,10 +79,10 @@ def serve(
     directory: str | None,
     quiet: bool,
 ) -> None:
-    """Serve a web page with all runs, live and recorded, and this machine; and a JSON API with its description.
+    """Serve a web page with all runs, live and recorded, and this machine; also a JSON API with its description.
 
-    A RUN is an id or the start of one, a name, a path, or `last`: then these alone are shown. Nobody but this machine
-    can reach the page by default. Bound to another address, it asks for the token in the printed link.
+    A RUN is an id or the start of one, a name, a path, or `last`; if any are given, only those are shown. By default,
+    only this machine can reach the page. On any other address, the page requires the token in the printed link.
 
     \b
         pulsetrain serve --open
@@ -212,5 +210,5 @@ def _open(link: str) -> None:
     import webbrowser
 
     if not webbrowser.open(link):
-        click.echo("no browser was found here: open the link yourself", err=True)
+        click.echo("no browser found: open the link yourself", err=True)
         sys.stderr.flush()

@@ -32,9 +32,9 @@ def _ports(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     for value in values:
         name, _, port = value.partition("=")
         if name not in SERVICES:
-            raise click.BadParameter(f"no server {name!r}; choose from {', '.join(SERVICES)}")
+            raise click.BadParameter(f"unknown server {name!r}; choose from {', '.join(SERVICES)}")
         if not port.isdigit() or not 0 < int(port) < 65536:
-            raise click.BadParameter(f"{value!r} is not of the form {name}=PORT")
+            raise click.BadParameter(f"{value!r} does not have the form {name}=PORT")
         ports[name] = int(port)
     return ports or None
 
@@ -55,16 +55,16 @@ def _plan(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--address", metavar="IP", help="Address that servers listen on, instead of 127.0.0.1.")
     @_many("--port", "ports", "SERVER=PORT", "Use another port for a server.", callback=_ports)
     @_many("--target", "targets", "HOST:PORT", "Scrape an exporter on another machine.")
-    @click.option("--targets-file", type=_FILE, help="File with targets, or with target groups as for Prometheus.")
+    @click.option("--targets-file", type=_FILE, help="File with targets, or with Prometheus target groups.")
     @_switch("--local/--no-local", "Whether to scrape this machine's own exporter, at port 9400.")
     @_switch("--kubernetes/--no-kubernetes", "Find pods annotated with prometheus.io/scrape.")
-    @click.option("--kubeconfig", type=_FILE, help="How to reach the cluster from outside.")
-    @_switch("--gpu/--no-gpu", "NVIDIA's DCGM exporter and that of nvidia-smi; by default, where there is a GPU.")
+    @click.option("--kubeconfig", type=_FILE, help="Kubeconfig file, to reach the cluster from outside.")
+    @_switch("--gpu/--no-gpu", "Run the DCGM and nvidia-smi exporters. [default: if there is a GPU]")
     @_switch("--victoriametrics/--no-victoriametrics", "Keep samples for ten years in VictoriaMetrics.")
-    @click.option("--thresholds", type=_FILE, help="A TOML file of limits for the alerts.")
+    @click.option("--thresholds", type=_FILE, help="TOML file with thresholds for the alerts.")
     @click.option("--external-url", metavar="URL", help="Public URL of Grafana, for links in alerts.")
-    @click.option("--webhook", metavar="URL", help="Where to send alerts.")
-    @click.option("--slack", metavar="URL", help="A Slack webhook to send alerts to.")
+    @click.option("--webhook", metavar="URL", help="Webhook to send alerts to.")
+    @click.option("--slack", metavar="URL", help="Slack webhook to send alerts to.")
     @click.option("--force", is_flag=True, help="Overwrite files that you edited.")
     @wraps(function)
     def call(folder: Path, force: bool, **options: Any) -> Any:
@@ -78,7 +78,7 @@ def _plan(function: Callable[..., Any]) -> Callable[..., Any]:
 def stack() -> None:
     """Prometheus, Grafana with dashboards, Alertmanager with rules, and exporters, set up in a folder DIR.
 
-    DIR keeps the options of its stack: they need not be given again.
+    DIR remembers the options of its stack: you need not give them again.
     """
 
 
@@ -99,7 +99,7 @@ def config(folder: Path, given: dict[str, Any], force: bool) -> None:
 @_folder
 @_plan
 def up(folder: Path, given: dict[str, Any], force: bool) -> int:
-    """Write the files into DIR and start the servers, or bring those that run up to date."""
+    """Write the files into DIR and start the servers, or update those already running."""
     from pulsetrain.deploy.stack.stack import Stack
 
     made = Stack(folder)
@@ -108,7 +108,7 @@ def up(folder: Path, given: dict[str, Any], force: bool) -> int:
     found = start(made, settings, force)
     click.echo("\n".join(_table(found)))
     if any(health.service == "grafana" for health in found):
-        click.echo(f"Grafana's user is admin, the password is in {made.password_file}")
+        click.echo(f"Grafana's user is admin; the password is in {made.password_file}")
     if settings.local:
         click.echo("To show this machine there, start its exporter: pulsetrain watch --prometheus-port 9400")
     _warn(settings)
@@ -119,7 +119,7 @@ def up(folder: Path, given: dict[str, Any], force: bool) -> int:
 @_folder
 @click.option("--volumes", is_flag=True, help="Delete all recorded data too.")
 def down(folder: Path, volumes: bool) -> None:
-    """Stop the servers of DIR. What they recorded stays."""
+    """Stop the servers of DIR. Their data is kept."""
     from pulsetrain.deploy.stack.compose import Docker
     from pulsetrain.deploy.stack.native import Native
     from pulsetrain.deploy.stack.settings import load_state
@@ -136,9 +136,9 @@ def down(folder: Path, volumes: bool) -> None:
 @_folder
 @options.json_output
 def status(folder: Path, as_json: bool) -> int:
-    """Show the servers of DIR, where they are, whether they work, and what Prometheus scrapes.
+    """Show the servers of DIR, their addresses, whether they work, and what Prometheus scrapes.
 
-    Ends with 1 when a server does not work.
+    Exits with 1 when a server does not work.
     """
     from pulsetrain.deploy.stack.health import targets
     from pulsetrain.deploy.stack.settings import load_state
@@ -168,7 +168,7 @@ def _health_of_own(folder: Path, state: "StackState") -> "list[ServiceHealth]":
     try:
         return of_stack(found, Docker(folder, state.project).running())
     except Unavailable as error:
-        return of_stack(found, (), f"a program listens there, and only Docker knows whose. {error.message}")
+        return of_stack(found, (), f"another program may be listening there; only Docker can tell. {error.message}")
 
 
 def _settings(saved: "StackSettings", given: dict[str, Any]) -> "StackSettings":
@@ -201,7 +201,7 @@ def _up_docker(made: "Stack", settings: "StackSettings", force: bool) -> "list[S
     found = wait_until_ready(settings, READY_SECONDS, hopeless=lambda: False)
     for one in found:
         if not one.ready:
-            click.echo(f"error: {one.service} does not work; why: {docker.command('logs', one.service)}", err=True)
+            click.echo(f"error: {one.service} does not work; see {docker.command('logs', one.service)}", err=True)
     return found
 
 
@@ -212,7 +212,9 @@ def _up_native(made: "Stack", settings: "StackSettings", force: bool) -> "list[S
 
     native = Native(made.folder, settings)
     if not settings.services:
-        raise UsageError("none of the servers is installed here.", hint="Debian and Ubuntu: apt install prometheus")
+        raise UsageError(
+            "none of the servers is installed on this machine.", hint="Debian and Ubuntu: apt install prometheus"
+        )
     check_ports(settings, {made.settings.port(name) for name in native.running()})
     written = made.configure(settings, force=force)
     _tell_written(written, made.folder)
@@ -239,7 +241,7 @@ def _tell_written(written: "WriteResult", folder: Path) -> None:
     told = [f"{len(files)} {word}" for word, files in words.items() if files]
     click.echo(f"{folder}: {', '.join(told)}" if told else f"{folder}: unchanged")
     for name in written.kept:
-        click.echo(f"  kept as you edited it: {name} (--force overwrites it)")
+        click.echo(f"  kept with your edits: {name} (--force overwrites it)")
 
 
 def _warn(settings: "StackSettings") -> None:
@@ -248,9 +250,9 @@ def _warn(settings: "StackSettings") -> None:
     if settings.address not in (LOOPBACK, "::1", "localhost"):
         names = ", ".join(s.name for s in settings.services if s.asked_by_people and s.name != "grafana")
         click.echo(
-            f"warning: whoever reaches {settings.address} can read and write in {names}: they need no password.\n"
-            "  Grafana does, but it is sent unencrypted.\n"
-            "  hint: listen on the loopback and use an SSH tunnel, or put a proxy with TLS in front.",
+            f"warning: anyone who can reach {settings.address} can read and change {names}: they have no password.\n"
+            "  Grafana has one, but it is sent unencrypted.\n"
+            "  hint: listen on 127.0.0.1 and use an SSH tunnel, or put a TLS proxy in front.",
             err=True,
         )
 

@@ -27,7 +27,7 @@ MOST_RUNS = 200
     "--connect",
     multiple=True,
     metavar="HOST:PORT",
-    help="Show other machines on which pulsetrain serves /metrics; several may follow.",
+    help="Show other machines on which pulsetrain serves /metrics; you may list several.",
 )
 @click.option(
     "--speed",
@@ -59,10 +59,10 @@ def top(
     machine: Options,
     directory: str | None,
 ) -> None:
-    """Show a run, this machine, or others, live. Keys are in the last line; ? lists all.
+    """Show a run, this machine, or other machines, live. The last line shows the keys; ? lists them all.
 
-    RUN is an id or the start of one, a name, a path, or `last`. Without one, a run that this machine watches now
-    is found and followed; if there is none, this machine is shown.
+    RUN is an id or the start of one, a name, a path, or `last`. Without one, the run that this machine is
+    recording now is shown; if there is none, this machine.
 
     \b
         pulsetrain top

@@ -11,24 +11,24 @@ from pulsetrain.watching.options import WatchOptions
 
 
 @click.command(short_help="Watch this machine until stopped.")
-@click.option("--record", is_flag=True, help="Record into a run folder. --to does too: it sends what is recorded.")
+@click.option("--record", is_flag=True, help="Record into a run folder; implied by --to.")
 @options.watching
 @click.option(
     "--runs",
     multiple=True,
     envvar="PULSETRAIN_RUNS",
     metavar="FOLDER",
-    help="Folders with runs of this machine, for Prometheus; may be repeated, and be patterns. "
-    "[default: --dir, and for root those of all users too]",
+    help="Folders with runs of this machine, for Prometheus; may be patterns, and may be repeated. "
+    "[default: --dir; for root, also those of all users]",
 )
 @options.json_output
 @options.quiet
 @options.logs
 def watch(record: bool, watching: WatchOptions, runs: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Show GPUs, the processes on them, and the host, live. Ctrl-C ends it.
+    """Show GPUs, the processes on them, and the host, live. Press Ctrl-C to stop.
 
-    With --json, one line for each reading. With --prometheus-port it is the agent of a node: Prometheus sees all runs
-    of this machine too, whoever started them.
+    With --json, prints one line per reading. With --prometheus-port, it is the agent of a node: Prometheus also sees
+    all runs on this machine, whoever started them.
     """
     from pulsetrain.cli import logs
     from pulsetrain.cli.messages import introduce, to_terminal, warn_of_broken, why_no_gpu

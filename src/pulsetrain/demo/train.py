@@ -150,7 +150,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=20, help="how long to train (default: 20)")
     arguments = parser.parse_args()
-    print(f"Training an MLP for {arguments.seconds:g} s: on which of {ARMS} spiral arms does a point lie?")
+    print(f"Training an MLP for {arguments.seconds:g} s to tell which of {ARMS} spiral arms a point is on.")
     for epoch in train(arguments.seconds):
         print(
             f"epoch {epoch.number:3}  step {epoch.step:6}  loss {epoch.loss:.4f}  accuracy {epoch.accuracy:6.1%}"

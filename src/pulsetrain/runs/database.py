@@ -143,7 +143,7 @@ class Database:
             if not self._sealed:
                 raise
             reason = str(error).partition("\n")[0].removesuffix(".")
-            hint = "Take the run's .parquet files from a backup; or leave the damaged one out by renaming it."
+            hint = "Restore the run's .parquet files from a backup, or rename the damaged one to leave it out."
             raise PulsetrainError(f"a sealed file is damaged: {reason}.", hint=hint) from None
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> duckdb.DuckDBPyConnection:
@@ -294,7 +294,7 @@ class Database:
         """Prepare for a query of the user's, if it is one that changes nothing."""
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type not in _HARMLESS:
-            raise UsageError("a query is one SELECT.", hint=f"The tables are {', '.join(TABLES)}.")
+            raise UsageError("a query must be a single SELECT.", hint=f"The tables are {', '.join(TABLES)}.")
         self._open_named(sql)
 
     def _confine(self, *outputs: Path) -> None:

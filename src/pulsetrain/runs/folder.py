@@ -225,7 +225,7 @@ class RunFolder:
             raise PulsetrainError(f"{file} cannot be read: {error.strerror}.") from None
         except msgspec.MsgspecError as error:
             raise PulsetrainError(
-                f"{file} cannot be read: {error}.", hint="The other files of the run may be whole."
+                f"{file} cannot be read: {error}.", hint="The other files of the run may be intact."
             ) from None
         run.hosts = {name: host for name, host in run.hosts.items() if _is_host(name)}  # each is a folder in here
         for host in self._host_names():
@@ -307,7 +307,7 @@ class RunFolder:
         if self.may_live(run):
             raise RunMayLive(
                 f"{self.name} may still be running on another machine: it was written to less than a day ago.",
-                hint="Wait, or delete its folder yourself if you are sure that it ended.",
+                hint="Wait, or delete its folder yourself if you are sure that it has ended.",
             )
 
     def _lives(self, run: Run) -> bool:
@@ -442,7 +442,7 @@ class Home:
     def _unwritable(self, error: OSError) -> PulsetrainError:
         return PulsetrainError(
             f"runs cannot be kept in {self.path}: {error.strerror}.",
-            hint="Set PULSETRAIN_HOME to a folder you may write to, or use --dir FOLDER.",
+            hint="Set PULSETRAIN_HOME to a folder you can write to, or use --dir FOLDER.",
         )
 
     def runs(self) -> Iterator[RunFolder]:

@@ -229,7 +229,7 @@ def _check_place(path: Path) -> None:
     """No links of others are followed: they could lead to what their makers may not read, and an agent may."""
     for place in (path, path / host_name()):
         if place.is_symlink() and place.lstat().st_uid != os.geteuid():
-            raise PulsetrainError(f"{place} is another user's link to elsewhere.")
+            raise PulsetrainError(f"{place} is another user's symbolic link.")
 
 
 def _matching(folder: str) -> list[Path]:

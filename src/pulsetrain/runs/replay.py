@@ -34,7 +34,7 @@ class Replay:
         if not speed > 0:
             raise UsageError(
                 f"a run cannot be replayed at speed {speed:g}.",
-                hint="1 is as it was, 20 is twenty times as fast, and inf as fast as it can be read.",
+                hint="1 is the original speed, 20 is twenty times as fast, and inf is as fast as possible.",
             )
         self._database = database
         self._host = host

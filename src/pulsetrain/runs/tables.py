@@ -9,26 +9,26 @@ LINE_TABLES = tuple(catalog.TABLES)
 TABLES = (*LINE_TABLES, "runs", "config")
 
 _TIMES = (
-    Column("timestamp", "TIMESTAMP", "UTC", "When, by the machine's clock."),
+    Column("timestamp", "TIMESTAMP", "UTC", "Time of the line, by the machine's clock."),
     Column("elapsed_seconds", "DOUBLE", "seconds", "Since the run began on this host, by a monotonic clock."),
 )
 _WHERE = (
     Column("run", "VARCHAR", "", "The run: the name of its folder."),
     Column("host", "VARCHAR", "", "The machine that wrote the line."),
 )
-OTHER = Column("other", "JSON", "", "What a line has beyond the columns of its table.")
+OTHER = Column("other", "JSON", "", "Fields of the line that have no column.")
 
 _RUNS = (
     _WHERE[0],
-    Column("id", "VARCHAR", "", "What run.json calls it; the same, unless the folder was renamed."),
-    Column("name", "VARCHAR", "", "What you called it."),
+    Column("id", "VARCHAR", "", "Its id in run.json: the same, unless the folder was renamed."),
+    Column("name", "VARCHAR", "", "Name of the run."),
     Column("command", "VARCHAR", "", "What was run."),
     Column("directory", "VARCHAR", "", "Where it was run."),
     Column("project", "VARCHAR", "", "The project it belongs to."),
     Column("tags", "MAP(VARCHAR, VARCHAR)", "", "Its tags: tags['lr'] is one of them."),
     Column("config", "JSON", "", "The settings of the training: config->>'lr' is one of them."),
     Column("start_time", "TIMESTAMP", "UTC", "When it began."),
-    Column("end_time", "TIMESTAMP", "UTC", "When it ended; null while it runs, and when it died."),
+    Column("end_time", "TIMESTAMP", "UTC", "When it ended; null while it is running, and if it died."),
     Column("seconds", "DOUBLE", "seconds", "From start to end."),
     Column(
         "status",
@@ -36,7 +36,7 @@ _RUNS = (
         "",
         "running, finished, failed, interrupted, detached or died; null when run.json is damaged.",
     ),
-    Column("exit_code", "INTEGER", "", "Of the command."),
+    Column("exit_code", "INTEGER", "", "Exit code of the command."),
     Column("hosts", "VARCHAR[]", "", "The machines of the run."),
     Column("gpus", "INTEGER", "", "How many GPUs were watched."),
     Column("gpu_names", "VARCHAR[]", "", "Their models."),
@@ -49,9 +49,9 @@ _RUNS = (
 _CONFIG = (
     _WHERE[0],
     Column("kind", "VARCHAR", "", "config, versions, training (what was seen of it), code, place or environment."),
-    Column("name", "VARCHAR", "", "By dotted name: model.depth."),
-    Column("value", "VARCHAR", "", "As text."),
-    Column("number", "DOUBLE", "", "The same as a number; null for what is none."),
+    Column("name", "VARCHAR", "", "Dotted name, such as model.depth."),
+    Column("value", "VARCHAR", "", "The value as text."),
+    Column("number", "DOUBLE", "", "The value as a number; null if it is not one."),
 )
 """What a run was, a row for each setting and fact."""
 _OF_RUNS = {"runs": _RUNS, "config": _CONFIG}

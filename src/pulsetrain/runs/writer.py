@@ -266,7 +266,7 @@ class Writer:
     def _report_recovery(self, was: OSError) -> None:
         lost = self.lost_samples - self._reported_lost
         self._reported_lost = self.lost_samples
-        message = f"recording resumed after: {was.strerror}; {lost} samples were lost"
+        message = f"recording resumed after an error ({was.strerror}); {lost} samples were lost"
         log.warning(message)
         event = Event("recording_resumed", message, "warning", {"lost_samples": lost})
         self._table(EVENT_TABLE.name).append(self._encoder.event_line(event, time.time()))

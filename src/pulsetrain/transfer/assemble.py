@@ -87,7 +87,7 @@ class Assembly:
         self.folder = folder
         self._path = folder.path
         if self._path.is_symlink() or ((self._path / RUN_JSON).exists() and not (self._path / STATE_FILE).exists()):
-            raise NotFetched(f"{folder} is a run of its own, which was not fetched: it is left as it is.")
+            raise NotFetched(f"{folder} is a run that was not fetched: it is left alone.")
         self._path.mkdir(PRIVATE_MODE, parents=True, exist_ok=True)
         try:
             self._lock = lock(self._path / LOCK_FILE)
@@ -175,7 +175,7 @@ class Assembly:
         if part.whole:
             file = FetchedFile(writer)
         elif part.offset < file.sent:
-            raise BadSegment(f"{part.path} has bytes that are here already.")
+            raise BadSegment(f"{part.path} repeats bytes that have already arrived.")
         elif part.offset > file.sent and part.size:
             file.incomplete = True
         place = self._path / part.path
@@ -254,7 +254,7 @@ def _append(place: Path, length: int, data: bytes) -> None:
         size = os.fstat(descriptor).st_size
         if size < length:
             raise PulsetrainError(
-                f"{place} has lost what was fetched.", hint="Remove the run's folder to fetch it again."
+                f"{place} is shorter than what was fetched.", hint="Remove the run's folder to fetch it again."
             )
         if size > length:
             os.ftruncate(descriptor, length)

@@ -26,13 +26,14 @@ LONGEST_WAIT_SECONDS = 300.0
 def open_store(url: str, *, to_read: bool = False) -> "CollectorStore":
     if to_read:
         raise UsageError(
-            "a collector puts runs together itself: there is nothing to fetch.",
+            "runs cannot be fetched from a collector: it assembles them itself.",
             hint="They are on the machine that runs `pulsetrain serve --collector`, and on its web page.",
         )
     parts = urlsplit(url)
     if not parts.hostname or parts.username or parts.password or parts.query:
         raise UsageError(
-            "a collector is written https://HOST:PORT, without a login.", hint=f"The token is in {COLLECTOR_VARIABLE}."
+            "a collector's address must be https://HOST:PORT, without a login.",
+            hint=f"Put the token in {COLLECTOR_VARIABLE}.",
         )
     return CollectorStore(url.rstrip("/"), os.environ.get(COLLECTOR_VARIABLE, ""))
 
@@ -46,7 +47,7 @@ class CollectorStore:
         if not token:
             raise UsageError(
                 f"a collector needs a token: {COLLECTOR_VARIABLE} is not set.",
-                hint="`pulsetrain serve --collector` says where its token is.",
+                hint="`pulsetrain serve --collector` prints where its token is.",
             )
         self._url = url
         self._host = urlsplit(url).netloc
@@ -66,7 +67,7 @@ class CollectorStore:
         asked = msgspec.json.encode({"job": job, "host": host, "run": run})
         found = _said(self._request("POST", JOBS, asked, JOIN_SECONDS), "run")
         if not is_word(found):
-            raise StoreError(f"the collector {self._host} does not say which run the job has.")
+            raise StoreError(f"the collector {self._host} did not say which run the job belongs to.")
         return found
 
     def _request(self, method: str, path: str, data: bytes, seconds: float) -> bytes:
@@ -84,17 +85,17 @@ class CollectorStore:
         return body
 
     def list(self, folder: str, after: str = "") -> list[str]:
-        raise StoreRejected("a collector does not give segments back.")
+        raise StoreRejected("segments cannot be read back from a collector.")
 
     def get(self, path: str) -> bytes:
-        raise StoreRejected("a collector does not give segments back.")
+        raise StoreRejected("segments cannot be read back from a collector.")
 
     def close(self) -> None:
         self._http.close()
 
     def _raise(self, response: httpx.Response, body: bytes) -> NoReturn:
-        said = _said(body, "error") or f"it answers {response.status_code}."
-        message = f"the collector {self._host} does not take the run: {said}"
+        said = _said(body, "error") or f"HTTP status {response.status_code}."
+        message = f"the collector {self._host} refuses the run: {said}"
         match response.status_code:
             case 401 | 403:
                 raise StoreRejected(message, hint=f"Set {COLLECTOR_VARIABLE} to the collector's token.")

@@ -38,7 +38,7 @@ def open_store(url: str, *, to_read: bool = False) -> Store:
     path = url.removeprefix(DRIVE).strip("/")
     inside = path.removeprefix("MyDrive").strip("/")
     if not inside or ".." in inside.split("/"):
-        raise UsageError(f"{url} names no folder of the Drive.", hint="drive:MyDrive/pulsetrain")
+        raise UsageError(f"{url} does not name a folder in Google Drive.", hint="drive:MyDrive/pulsetrain")
     if Path(MOUNT, "MyDrive").is_dir():
         return FolderStore(Path(MOUNT, "MyDrive", inside))
     synced = _synced()
@@ -48,7 +48,7 @@ def open_store(url: str, *, to_read: bool = False) -> Store:
     if found is None:
         raise StoreRejected(
             "this machine is not signed in to Google Drive.",
-            hint="pulsetrain fetch --setup; or name the folder that Drive for desktop syncs.",
+            hint="Sign in: pulsetrain fetch --setup; or use the folder that Drive for desktop syncs.",
         )
     from googleapiclient.discovery import build
 
@@ -133,7 +133,7 @@ class DriveStore:
         with self._lock, self._errors():
             ids = self._listed.get(folder, _Listed()).ids.get(name)
             if not ids:
-                raise StoreError(f"{path} is not in the Drive.")
+                raise StoreError(f"{path} is not in Google Drive.")
             data = b""
             for id in ids:  # of several with this name, an upload that broke off may be one
                 data = max(data, self._content(id), key=len)
@@ -211,13 +211,13 @@ class DriveStore:
 
 def _of_http(error: Any) -> StoreError:
     reasons = {detail.get("reason") for detail in error.error_details or () if isinstance(detail, dict)}
-    message = f"Google Drive answers {error.status_code}: {in_words(Exception(error.reason))}."
+    message = f"Google Drive returned {error.status_code}: {in_words(Exception(error.reason))}."
     if error.status_code == 429 or reasons.intersection(RATE_REASONS):
         return StoreError(message, wait_seconds=RATE_WAIT_SECONDS)
     if error.status_code == 401:
         return StoreRejected(drive_login.EXPIRED, hint=drive_login.AGAIN)
     if error.status_code == 403:
-        return StoreRejected(message, hint="Is there room in the Drive, and may this client do that?")
+        return StoreRejected(message, hint="Check that the Drive has space left and that this client has permission.")
     return StoreError(message)
 
 

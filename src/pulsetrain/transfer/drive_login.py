@@ -19,20 +19,20 @@ SCOPES = {
 }
 """What a notebook wrote into its mounted Drive, only `read` sees. `send` sees what this same client has sent."""
 SIGN_IN_SECONDS = 300
-EXPIRED = "the sign-in to Google Drive has expired, or was withdrawn."
-AGAIN = "Sign in again: pulsetrain fetch --setup. A client that is only for testing lasts 7 days: publish it."
+EXPIRED = "the sign-in to Google Drive has expired or was revoked."
+AGAIN = "Sign in again: pulsetrain fetch --setup. For a test client it lasts 7 days; publish the app to keep it."
 HOW = """\
-Google Drive needs a client of your own. It takes about five minutes, once:
+Google Drive needs an OAuth client that you create once. It takes about five minutes:
 
-  1. https://console.cloud.google.com/projectcreate  make a project, or choose one
+  1. https://console.cloud.google.com/projectcreate  create a project, or choose one
   2. https://console.cloud.google.com/apis/library/drive.googleapis.com  enable the Google Drive API
-  3. https://console.cloud.google.com/auth/branding  name the app, and give your address
+  3. https://console.cloud.google.com/auth/branding  name the app, and enter your email address
   4. https://console.cloud.google.com/auth/audience  choose External, and add yourself as a test user;
      "Publish app" keeps the sign-in from expiring after 7 days
-  5. https://console.cloud.google.com/auth/clients  create a client of the type Desktop app, and download its JSON
+  5. https://console.cloud.google.com/auth/clients  create a client of type Desktop app, and download its JSON
   6. pulsetrain fetch --setup --client client_secret_....json
 
-Without any of this: Drive for desktop syncs the folder to this machine, and `pulsetrain fetch FOLDER` reads it there.
+Or skip all of this: let Drive for desktop sync the folder to this machine, and run `pulsetrain fetch FOLDER`.
 """
 
 
@@ -55,17 +55,19 @@ def sign_in(client: Path | None, purpose: str = "read") -> Iterator[str]:
         raise UsageError(f"{client} cannot be read: {error.strerror}.") from None
     except (ValueError, KeyError) as error:
         raise UsageError(
-            f"{client} is not the file of a client: {in_words(error)}.", hint="It is the JSON of a Desktop app."
+            f"{client} is not an OAuth client file: {in_words(error)}.",
+            hint="Use the JSON of a client of type Desktop app.",
         ) from None
-    yield "Sign in with the browser that opens now, or at the address below."
+    yield "Sign in with the browser window that opens now, or at the address below."
     try:
         credentials = flow.run_local_server(
-            port=0, timeout_seconds=SIGN_IN_SECONDS, success_message="pulsetrain is signed in. You may close this page."
+            port=0, timeout_seconds=SIGN_IN_SECONDS, success_message="pulsetrain is signed in. You can close this page."
         )
     except Exception as error:  # noqa: BLE001 - denied, timed out, or a client that Google does not know
-        raise PulsetrainError(f"the sign-in did not succeed: {in_words(error)}.", hint="Try it again.") from None
+        raise PulsetrainError(f"the sign-in failed: {in_words(error)}.", hint="Try again.") from None
     _write(credentials)
-    yield f"signed in: {token_file()} lets only you {'read your Drive' if purpose == 'read' else 'send to your Drive'}"
+    purposes = {"read": "read from", "send": "send to"}
+    yield f"signed in to {purposes[purpose]} your Drive; only you can read the token in {token_file()}"
 
 
 def credentials() -> Any:

@@ -107,7 +107,7 @@ class Fetcher:
         missed = {seq for gap in at.gaps for seq in range(gap.first, gap.last + 1)} if self._rebuild else set()
         names = self._names(run, writer, min([at.next, *missed]))
         if any(self._valid(run, writer, names[seq]) for seq in missed & names.keys()):
-            log.warning("segments of %s have arrived late: it is rebuilt", run)
+            log.warning("segments of %s arrived late: rebuilding the run", run)
             assembly.restart()
             names = self._names(run, writer, 1)
         while (at := assembly.progress(writer)) and (waiting := sorted(seq for seq in names if seq >= at.next)):
@@ -216,7 +216,7 @@ def follow(
         try:
             told(fetcher.look())
             if trouble:
-                log.warning("works again")
+                log.warning("fetching works again")
             wait, trouble = every_seconds, ""
         except StoreError as error:
             if error.message != trouble:

@@ -24,7 +24,9 @@ class FolderStore:
     def __init__(self, path: Path, *, must_exist: bool = False) -> None:
         self._path = path
         if must_exist and not path.is_dir():
-            raise StoreRejected(f"there is no folder {path}.", hint="Is it mounted, or synced to this machine?")
+            raise StoreRejected(
+                f"there is no folder {path}.", hint="Check that it is mounted, or synced to this machine."
+            )
 
     def put(self, path: str, data: bytes) -> None:
         place = self._path / path

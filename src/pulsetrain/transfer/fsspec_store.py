@@ -29,7 +29,7 @@ REJECTED = (
 def open_store(url: str, *, to_read: bool = False) -> "FsspecStore":
     parts = urlsplit(url)
     if not parts.netloc:
-        raise UsageError(f"{url} names no {'host' if parts.scheme in ('ssh', 'sftp') else 'bucket'}.")
+        raise UsageError(f"{url} does not name a {'host' if parts.scheme in ('ssh', 'sftp') else 'bucket'}.")
     _check_installed(parts.scheme)
     if parts.scheme in ("ssh", "sftp"):
         return SshStore(partial(_ssh, parts), parts.path.rstrip("/").removeprefix("/~/") or ".")
@@ -102,13 +102,13 @@ class FsspecStore:
         try:
             yield
         except FileNotFoundError:
-            raise _Missing(f"there is no {self._place}.", hint="A bucket has to be made before.") from None
+            raise _Missing(f"{self._place} does not exist.", hint="Create the bucket first.") from None
         except Exception as error:  # noqa: BLE001 - each library has its own, and none may end the shipper
             self._connected = None
             said = f"{self._place}: {in_words(error) or type(error).__name__}."
             kind = f"{type(error).__name__} {error}"
             if isinstance(error, PermissionError) or any(word in kind for word in REJECTED):
-                raise StoreRejected(said, hint="Check the login for it; docs/transfer.md.") from None
+                raise StoreRejected(said, hint="Check your credentials for it; docs/transfer.md.") from None
             raise StoreError(said) from None
 
 

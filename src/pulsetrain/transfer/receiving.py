@@ -55,7 +55,7 @@ class Receiver:
         self._waiting = set(self._store.list(""))
         """Runs of which something waits in the inbox."""
         part = Supervisor().part("collector")
-        self._worker = Worker(part, self._look, every_seconds=LOOK_SECONDS, what="looking for what waits")
+        self._worker = Worker(part, self._look, every_seconds=LOOK_SECONDS, what="checking for waiting segments")
         self._worker.start()
 
     def receive(self, run: str, writer: str, name: str, data: bytes) -> Received:
@@ -111,7 +111,7 @@ class Receiver:
         if run in self._waiting:
             waiting = sum(file.stat().st_size for file in (self._inbox / run).rglob("*.seg"))
         if assembly.bytes_here + waiting + len(segment.content) > self._quota_bytes:
-            raise OverQuota(f"the run has reached the quota of this collector, {self._quota_bytes / 1e9:g} GB.")
+            raise OverQuota(f"the run has reached this collector's quota of {self._quota_bytes / 1e9:g} GB.")
 
     def _look(self) -> None:
         for run in list(self._waiting):

@@ -133,17 +133,17 @@ def read_segment(data: bytes, run: str, writer: str, name: str) -> Segment:
     if known is None or not is_word(run) or not is_word(writer):
         raise BadSegment(f"{name!r} is not the name of a segment.")
     if len(data) > MOST_SEGMENT_BYTES:
-        raise BadSegment(f"{name} is larger than a segment may be.")
+        raise BadSegment(f"{name} is too large for a segment.")
     checksum = hashlib.sha256(data).hexdigest()
     if not checksum.startswith(known.checksum):
-        raise BadSegment(f"{name} is damaged or not complete: its checksum does not match its name.")
+        raise BadSegment(f"{name} is damaged or incomplete: its checksum does not match its name.")
     line, newline, body = data.partition(b"\n")
     if not newline or len(line) > MOST_HEADER_BYTES:
         raise BadSegment(f"{name} has no header.")
     try:
         header = msgspec.json.decode(line, type=SegmentHeader)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadSegment(f"{name} has a header that cannot be read: {error}.") from None
+        raise BadSegment(f"the header of {name} cannot be read: {error}.") from None
     _check(header, run, writer, known.seq, name)
     return Segment(header, checksum, _decompressed(body, sum(part.length for part in header.parts), name))
 
@@ -151,24 +151,25 @@ def read_segment(data: bytes, run: str, writer: str, name: str) -> Segment:
 def _check(header: SegmentHeader, run: str, writer: str, seq: int, name: str) -> None:
     if header.schema != SCHEMA:
         raise BadSegment(
-            f"{name} has form {header.schema}, and this pulsetrain reads form {SCHEMA}.", hint="Update it."
+            f"{name} has format version {header.schema}, but this pulsetrain reads version {SCHEMA}.",
+            hint="Update pulsetrain.",
         )
     if (header.run, header.writer, header.seq) != (run, writer, seq):
         raise BadSegment(f"{name} belongs elsewhere: its header names another run, writer or number.")
     if not all(is_run_file(part.path) for part in header.parts):
-        raise BadSegment(f"{name} names a file that no run has.")
+        raise BadSegment(f"{name} names a file that cannot be part of a run.")
     if any(part.whole and part.offset for part in header.parts):
-        raise BadSegment(f"{name} has a whole file that does not begin at its beginning.")
+        raise BadSegment(f"{name} has a whole file that does not start at offset 0.")
 
 
 def _decompressed(body: bytes, length: int, name: str) -> bytes:
     if length > MOST_CONTENT_BYTES:
-        raise BadSegment(f"{name} holds more than a segment may.")
+        raise BadSegment(f"{name} holds too much data for a segment.")
     decompressor = zlib.decompressobj(GZIP)
     try:
         content = decompressor.decompress(body, length + 1)
     except zlib.error as error:
         raise BadSegment(f"{name} cannot be decompressed: {error}.") from None
     if len(content) != length or not decompressor.eof or decompressor.unused_data:
-        raise BadSegment(f"{name} does not hold what its header says.")
+        raise BadSegment(f"the content of {name} does not match its header.")
     return content

@@ -320,13 +320,13 @@ class Shipper:
         """The run has ended, and all is in its folder: send what is left. Says what could not be sent, in words."""
         self._deadline = time.monotonic() + seconds
         if not self._worker.stop(2 * seconds):
-            return f"{self._to} does not answer: the end of the run was not sent"
+            return f"{self._to} does not respond: the end of the run was not sent"
         if self._shipment.complete:
             return None
         return (
             f"the end of the run was not sent to {self._to}"
             + (f" ({self._trouble.message.rstrip('.')})" if self._trouble else "")
-            + ": it is sent with the next run that goes there"
+            + ": it will be sent with the next run to the same place"
         )
 
     def _ship(self) -> float | None:
@@ -355,7 +355,7 @@ class Shipper:
 
     def _failed(self, error: StoreError) -> None:
         if self._trouble is None or type(self._trouble) is not type(error):
-            error.still = "The run is recorded here all the same, and sent when it works."
+            error.still = "The run is still recorded here, and will be sent once sending works again."
             log.warning("sending to %s: %s", self._to, error)
         self._trouble = error
         self._failures += 1

@@ -83,14 +83,12 @@ def open_store(url: str, *, to_read: bool = False) -> Store:
     """The store of a URL or a folder. UsageError for one that cannot be; nothing is sent or asked yet."""
     scheme, colon, _ = url.partition(":")
     if not url or url.startswith("-"):
-        raise UsageError("a place to send runs to is missing.", hint=f"Use one of {', '.join(EXAMPLES)}.")
+        raise UsageError("the place is missing.", hint=f"Use one of {', '.join(EXAMPLES)}.")
     if not colon or "/" in scheme or len(scheme) == 1:  # C:\folder
         scheme, module = "", "folder"
     elif scheme in KINDS:
         module = KINDS[scheme].module
     else:
-        raise UnknownStore(
-            f"{scheme}: is not a place that runs can be sent to.", hint=f"Use one of {', '.join(EXAMPLES)}."
-        )
+        raise UnknownStore(f"{scheme}: is not a supported place.", hint=f"Use one of {', '.join(EXAMPLES)}.")
     opened: Store = import_module(f"pulsetrain.transfer.{module}").open_store(url, to_read=to_read)
     return opened

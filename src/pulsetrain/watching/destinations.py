@@ -47,8 +47,8 @@ class Destinations:
         stores = [place for place in places if not is_tracker(place)]
         if len(stores) > 1:
             raise UsageError(
-                f"a run can be sent to one store, and {len(stores)} were named.",
-                hint=f"Beside one of {', '.join(STORES)}, any of {', '.join(TRACKERS)} may be named.",
+                f"a run can be sent to only one store, but {len(stores)} were given.",
+                hint=f"Use one of {', '.join(STORES)}, and any of {', '.join(TRACKERS)} besides.",
             )
         self._places = [masked_message(place) for place in places]
         self._store_place = masked_message(stores[0]) if stores else ""

@@ -36,6 +36,6 @@ def why_nothing(command: Sequence[str], instrument: bool) -> str:
                 break
             if set(word) & set("EIS"):
                 return (
-                    f"`{word}` makes Python ignore PYTHONPATH or sitecustomize, through which pulsetrain sees the loop"
+                    f"`{word}` makes Python ignore PYTHONPATH or sitecustomize, which pulsetrain needs to see the loop"
                 )
-    return "no step of PyTorch, Lightning, Transformers or Keras was seen, and nothing called pulsetrain.log"
+    return "no PyTorch, Lightning, Transformers or Keras steps were seen, and nothing called pulsetrain.log"

@@ -27,7 +27,7 @@ class WatchedProcess:
             self._process = psutil.Process(pid)
             command = self._process.cmdline()
         except psutil.Error:
-            raise UsageError(f"no process {pid}, or you may not watch it.") from None
+            raise UsageError(f"there is no process {pid}, or you are not allowed to watch it.") from None
         job = Job(from_now=True)
         job.watch(pid)
         self.session = Session(options, [job])

@@ -109,9 +109,9 @@ def _joined_elsewhere(claim: RunClaim, home: Home, job_id: str, to: str) -> RunC
             return claim
         return claim._replace(folder=home.rename(claim.folder, begun, job_id), is_sent_by_another=True)
     except StoreError as error:
-        log.warning("whether other hosts have begun the run of this job is not known: %s", error.message)
+        log.warning("could not find out whether other hosts have started the run of this job: %s", error.message)
     except OSError as error:
-        log.warning("the run that other hosts have begun cannot be joined: %s", error.strerror)
+        log.warning("could not join the run that other hosts have started: %s", error.strerror)
     finally:
         store.close()
     return claim
@@ -128,7 +128,7 @@ def _joined(claim: RunClaim) -> RunClaim:
     except OSError as error:
         raise PulsetrainError(
             f"this host cannot join the run in {claim.folder.path}: {error.strerror}.",
-            hint="All hosts of a job need to write to its folder. Choose another place: --dir FOLDER.",
+            hint="All hosts of a job must be able to write to its folder. Choose another folder: --dir FOLDER.",
         ) from None
     if lock is None and not claim.writes_run:  # a file system without locks: trust what is written
         return claim._replace(watcher=claim.folder.load().hosts.get(host_name()))
@@ -144,8 +144,8 @@ def _watcher(folder: RunFolder) -> Host:
             return found
         if time.monotonic() > deadline:
             raise PulsetrainError(
-                f"another process watches {host_name()} for the run in {folder.path}, but never said so.",
-                hint="Start the job again, or give it another --run-id.",
+                f"another process has claimed {host_name()} for the run in {folder.path}, but has recorded nothing.",
+                hint="Restart the job, or give it another --run-id.",
             )
         time.sleep(0.1)
 
@@ -224,8 +224,9 @@ class RunRecording:
         )
         self._saving = threading.Lock()
         self.hangs = False
-        self.end_is_lost = False  # how the run ended could not be written
         """Whether the disk hung in the end: then reading from it would hang as well."""
+        self.end_is_lost = False
+        """Whether how the run ended could not be written."""
         try:
             self._lock = liveness.hold(self.host_folder) if claim.lock is None else claim.lock
             self._note_clock()
@@ -234,7 +235,7 @@ class RunRecording:
             self._writer.close()
             raise PulsetrainError(
                 f"the run cannot be written to {self.folder.path}: {error.strerror}.",
-                hint="Make room, or choose another place: --dir FOLDER.",
+                hint="Free some space, or choose another folder: --dir FOLDER.",
             ) from None
         self._carbon = _carbon(self.folder, options.account, self.start, supervisor)
         self.account = _running_account(options, self.started, lambda: self._carbon)
@@ -259,7 +260,7 @@ class RunRecording:
         if not self._writer.close(last=lambda: self.note_end(status, exit_code)):
             self.hangs = True
             unwritten = f"{self._writer.lost_samples:,} samples and the end of the run"
-            log.warning("%s does not answer: %s could not be written.", self.folder.path, unwritten)
+            log.warning("%s does not respond: %s could not be written.", self.folder.path, unwritten)
         elif self._lock is not None:
             os.close(self._lock)
 

@@ -71,7 +71,7 @@ class TrackerProcess:
         place = masked_message(self._target.spec)
         return (
             f"not all of the run was sent to {place}{reason}\n"
-            f"  hint: the run has it all: pulsetrain export {self._folder.name} --to {place}"
+            f"  hint: the run folder has all of it; send the rest: pulsetrain export {self._folder.name} --to {place}"
         )
 
     def _look(self) -> None:
@@ -84,7 +84,7 @@ class TrackerProcess:
             if code:
                 self._not_before = time.monotonic() + self._wait
                 self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
-                self._part.fail(f"the sending process ended with {code}: {self._said}")
+                self._part.fail(f"the sending process exited with code {code}: {self._said}")
 
     def _start(self) -> None:
         # -P: the working folder may be anybody's, and its modules are none of ours.

@@ -349,7 +349,7 @@ def test_in_containers_too_servers_of_another_stack_are_not_taken_for_ready_ones
             assert state(one, host) == (True, "")
             assert state(other, host) == (False, "another program listens there")
         ready, why = state(one, f"unix://{tmp_path}/nowhere.sock")
-        assert not ready and why.endswith("only Docker knows whose. Docker is not running.")
+        assert not ready and why.endswith("only Docker can tell. Docker is not running.")
 
 
 def test_stacks_in_folders_of_one_name_are_different_projects_whatever_the_environment_says(
@@ -520,7 +520,7 @@ def test_a_server_that_ends_at_once_is_named_with_its_reason(native: Stack, fold
     done = native("up", folder)
     assert done.returncode == 1
     assert "prometheus exited" in done.stderr and "nonsense" in done.stderr
-    assert "kept as you edited it: prometheus/prometheus.yml" in done.stdout
+    assert "kept with your edits: prometheus/prometheus.yml" in done.stdout
 
 
 def test_what_is_not_installed_is_left_out_and_said_with_its_package(

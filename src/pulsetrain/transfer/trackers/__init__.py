@@ -34,7 +34,9 @@ def open_old_runs(place: str) -> "Iterator[OldRun]":
     """The runs of a tracker. UsageError for a place that cannot be read here."""
     kind, _, where = place.partition(":")
     if kind not in KINDS or not where:
-        raise UsageError(f"{place} is not a tracker.", hint=f"Use one of {', '.join(EXAMPLES)}.")
+        raise UsageError(
+            f"{place} is not a tracker that runs can be imported from.", hint=f"Use one of {', '.join(EXAMPLES)}."
+        )
     require(KINDS[kind].package, kind, f"{kind}:")
     found: Iterator[OldRun] = import_module(f"{__name__}.{kind}").old_runs(where)
     return found

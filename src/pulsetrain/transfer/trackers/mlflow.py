@@ -23,7 +23,8 @@ def old_runs(place: str) -> Iterator[OldRun]:
                 yield _old_run(client, run, experiment.name)
     except mlflow.exceptions.MlflowException as error:
         raise PulsetrainError(
-            f"MLflow cannot be read: {in_words(error).splitlines()[0][:300]}.", hint="Look whether the server answers."
+            f"MLflow cannot be read: {in_words(error).splitlines()[0][:300]}.",
+            hint="Check that the server is running and reachable.",
         ) from None
 
 

@@ -75,7 +75,7 @@ def import_run(old: OldRun, home: Home) -> tuple[RunFolder, Outcome]:
     points = sorted(filter(_is_sound, old.points), key=lambda point: point.time)
     start = old.start if old.start is not None and _is_time(old.start) else points[0].time if points else None
     if start is None:
-        raise PulsetrainError(f"{old.tracker} run {old.name} has neither a start nor any value.")
+        raise PulsetrainError(f"{old.tracker} run {old.name} has neither a start time nor any values.")
     start = min(start, points[0].time) if points else start
     began = datetime.fromtimestamp(start, UTC)
     identity = hashlib.sha256(f"{old.tracker}:{old.key}".encode()).hexdigest()
