@@ -35,10 +35,11 @@ log = logging.getLogger(__name__)
 )
 @options.logs
 def attach(pid: int, watching: WatchOptions, quiet: bool, as_json: bool, for_init: str | None) -> None:
-    """Watch and record the process PID and its machine until it ends or you press Ctrl-C. The process is not disturbed.
+    """Watch and record the process PID and its machine, until the process ends or you press Ctrl-C.
 
-    What the process used before is not counted. If you press Ctrl-C while the process is still running, the run ends
-    as `detached`. With --json, prints a line with the run's id and folder first, and its report as one line at the end.
+    The process is not disturbed. What it used before is not counted. If you press Ctrl-C while it is still running, the
+    run ends as `detached`. With --json, prints a line with the run's id and folder first, and its report as one line at
+    the end.
     """
     from pulsetrain.cli import logs
     from pulsetrain.cli.messages import end_lines, introduce, summary_json, summary_page, to_terminal, warn_of_broken

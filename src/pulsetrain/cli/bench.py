@@ -103,7 +103,7 @@ def _watching(function: Callable[..., Any]) -> Callable[..., Any]:
     "--score",
     default="",
     metavar="REGEX",
-    help="Take the score from the last match of this in the output; its group is the number.",
+    help="Read the score from the output: the group of the last match.",
 )
 @click.option(
     "--score-better",

@@ -9,7 +9,7 @@ from pulsetrain.cli.cloud_vm import vm
 
 @click.group(short_help="Create GPU machines and clusters in Google Cloud, and train there.")
 def cloud() -> None:
-    """Create GPU machines and clusters in Google Cloud, and run watched trainings on them.
+    """Create GPU machines and clusters in Google Cloud, and train on them, watched.
 
     It uses your own gcloud, kubectl, docker and ssh with their logins. It shows every command that changes something
     and asks before running it; --dry-run only shows them.

@@ -137,7 +137,7 @@ def _facts(plan: "VmPlan") -> list[tuple[str, str]]:
         ("machine", f"{plan.machine}, {kind}"),
         ("zone", plan.zone),
         ("price", price_words(plan.machine.price_name, plan.zone, plan.spot)),
-        *([("", f"{price.per_hour * 24:.2f} {price.currency} per day")] if price else []),
+        *([("", f"{price.per_hour * 24:.2f} {price.currency} a day")] if price else []),
         ("not included", f"the {plan.disk_gb} GB disk, network traffic and taxes"),
         ("end", ends),
         ("electricity", carbon_words(plan.zone)),

@@ -27,7 +27,7 @@ A second run, side by side with this one:
 )
 @options.directory
 def demo(seconds: float, directory: str | None) -> int:
-    """Train a small network on the CPU for about 20 seconds, watched, with two simulated GPUs beside it."""
+    """Train a small network on the CPU for about 20 seconds and watch it, with two simulated GPUs."""
     from pulsetrain.cli.run import run_watched
     from pulsetrain.runs.folder import Home
     from pulsetrain.sources import Options

@@ -7,7 +7,7 @@ from pulsetrain.errors import PulsetrainError, UsageError
 
 @click.group(short_help="Test notifications to phones, chats and mailboxes.")
 def notify() -> None:
-    """Test where alerts and the ends of runs are sent: to Apprise URLs (docs/notify.md).
+    """Test the Apprise URLs that alerts and end-of-run messages are sent to (docs/notify.md).
 
     The URLs come from $PULSETRAIN_NOTIFY_URL, or from the file that `url_file` in section [notify] of your own settings
     names; never from the command line, where others could read them.

@@ -175,7 +175,7 @@ def group(home: Home, run: str, project: str) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @click.pass_obj
 def remove(home: Home, run: tuple[str, ...], yes: bool) -> None:
-    """Remove runs, after asking. A run in progress cannot be removed."""
+    """Remove runs, after asking for confirmation. A run in progress cannot be removed."""
     _remove([home.resolve(wanted) for wanted in run], yes)
 
 

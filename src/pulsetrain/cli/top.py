@@ -61,8 +61,8 @@ def top(
 ) -> None:
     """Show a run, this machine, or other machines, live. The last line shows the keys; ? lists them all.
 
-    RUN is an id or the start of one, a name, a path, or `last`. Without one, the run that this machine is
-    recording now is shown; if there is none, this machine.
+    RUN is an id or the start of one, a name, a path, or `last`. Without one, it shows the run that this machine is
+    recording now, or this machine if there is none.
 
     \b
         pulsetrain top
