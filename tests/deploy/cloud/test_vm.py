@@ -29,7 +29,7 @@ def test_a_machine_is_planned_created_listed_installed_and_deleted(
     for text in (
         "g2-standard-4, 1 x L4, on demand",
         "0.707 USD an hour, as of 2026",
-        "the disk of 150 GB",
+        "the 150 GB disk",
         "stops by itself after 24h",
         "413 g CO2 per kWh",
         "none opened; see its pages",
@@ -131,7 +131,7 @@ def test_a_machine_whose_ports_were_refused_is_reported_as_there(cloud: Cloud, g
         (("create", "t", "--gpu", "T4", "--gpus", "8"), "Numbers offered: 1, 2, 4."),
         (("create", "t", "--gpu", "A100", "--machine-type", "g2-standard-4"), "a2-highgpu-1g"),
         (("create", "t", "--http"), "YOUR_IP/32"),
-        (("create", "t", "--source-ranges", "203.0.113.7/32"), "none is opened"),
+        (("create", "t", "--source-ranges", "203.0.113.7/32"), "no port is opened"),
         (("create", "t", "--http", "--source-ranges", "home"), "203.0.113.7/32"),
         (("create", "t", "--max-run-duration", "soon"), "8h, 90m or 2d"),
         (("create", "t"), "Add --yes"),
