@@ -35,9 +35,10 @@ RULES = (
         severity="warning",
         when=_COST_PROJECTED > Threshold("cost_limit"),
         hold="10m",
-        summary="Run {run} will cost {value:.2f} {currency} at its end",
-        description="At the current pace, for the steps that are planned: above the limit of {cost_limit}.",
-        advice="Fewer steps, a cheaper machine, or a better used one: waste and data wait show where the money goes.",
+        summary="Run {run} will cost {value:.2f} {currency} by its end",
+        description="At the current pace, the planned steps exceed the limit of {cost_limit}.",
+        advice="Plan fewer steps, use a cheaper machine, or use this one better: waste and data wait show where the "
+        "money goes.",
     ),
     Rule(
         name="EnergyAboveLimit",
@@ -64,8 +65,8 @@ RULES = (
         when=_ENERGY_PROJECTED_JOULES / JOULES_PER_KWH > Threshold("energy_limit_kwh"),
         hold="10m",
         summary="Run {run} will use {value:.1f} kWh by its end",
-        description="At the current pace, for the steps that are planned: above the limit of {energy_limit_kwh} kWh.",
-        advice="Fewer steps, a lower power limit (nvidia-smi -pl), or GPUs that are better used.",
+        description="At the current pace, the planned steps exceed the limit of {energy_limit_kwh} kWh.",
+        advice="Plan fewer steps, lower the power limit (nvidia-smi -pl), or use the GPUs better.",
     ),
     Rule(
         name="CarbonProjectedAboveLimit",
@@ -74,8 +75,9 @@ RULES = (
         when=_CARBON_PROJECTED_GRAMS / _GRAMS_PER_KG > Threshold("carbon_limit_kg"),
         hold="10m",
         summary="Run {run} will emit {value:.1f} kg of CO2 equivalents by its end",
-        description="At the current pace and carbon intensity: above the limit of {carbon_limit_kg} kg.",
-        advice="Fewer steps, a cleaner region, or hours in which the grid is cleaner.",
+        description="At the current pace and carbon intensity, the planned steps exceed the limit of "
+        "{carbon_limit_kg} kg.",
+        advice="Plan fewer steps, use a cleaner region, or run at hours when the grid is cleaner.",
     ),
     Rule(
         name="TimeAboveLimit",
@@ -93,7 +95,7 @@ RULES = (
         when=_PROJECTED_SECONDS / SECONDS_PER_HOUR > Threshold("time_limit_hours"),
         hold="10m",
         summary="Run {run} will take {value:.1f} hours",
-        description="At the current pace, for the steps that are planned: above the limit of {time_limit_hours} hours.",
-        advice="Fewer steps, a faster machine, or a better used one. Save checkpoints before the limit.",
+        description="At the current pace, the planned steps exceed the limit of {time_limit_hours} hours.",
+        advice="Plan fewer steps, use a faster machine, or use this one better. Save checkpoints before the limit.",
     ),
 )

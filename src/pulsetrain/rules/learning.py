@@ -7,13 +7,14 @@ RULES = (
         name="LossSpike",
         topic="training",
         severity="warning",
-        description="The loss jumped far above its course: a bad batch, or a learning rate at the edge.",
-        advice="Clip gradients, lower the learning rate or warm it up longer, look at the batches of these steps.",
+        description="The loss jumped far above its recent level: a bad batch, or a learning rate that is barely "
+        "stable.",
+        advice="Clip gradients, lower the learning rate or warm it up longer, and look at the batches of these steps.",
         on_record=RecordTest(
-            summary="The loss jumped to {spike_ratio:.3g} times its recent course at step {step:.0f}{and_more}",
-            computed="The loss is above {loss_spike_ratio} times the median of the 20 reports before and "
-            "{loss_spike_deviations} robust standard deviations off. A warning where it did not come back within as "
-            "many.",
+            summary="The loss jumped to {spike_ratio:.3g} times its recent level at step {step:.0f}{and_more}",
+            computed="The loss is above {loss_spike_ratio} times the median of the previous 20 reports and "
+            "{loss_spike_deviations} robust standard deviations above it. A warning if it did not recover within the "
+            "next 20.",
             thresholds=("loss_spike_ratio", "loss_spike_deviations"),
         ),
     ),
@@ -21,8 +22,8 @@ RULES = (
         name="Overfit",
         topic="training",
         severity="warning",
-        description="The model learns its training data by heart: from some step on it gets worse on other data.",
-        advice="Stop at the best evaluation. More or augmented data, weight decay, dropout, or a smaller model.",
+        description="The model memorizes its training data: from some step on it gets worse on other data.",
+        advice="Stop at the best evaluation. Try more or augmented data, weight decay, dropout, or a smaller model.",
         on_record=RecordTest(
             summary="{metric} rose by {rise_ratio:share} from its best at step {step:.0f}, while the training loss "
             "fell",
@@ -36,10 +37,10 @@ RULES = (
         topic="training",
         severity="warning",
         description="Most of what is computed is padding.",
-        advice="Sort or bucket sequences by length, pad to the longest of a batch only, or pack several into one.",
+        advice="Sort or bucket sequences by length, pad only to the longest in a batch, or pack several into one.",
         on_record=RecordTest(
             summary="{padding_share:share} of the tokens are padding",
-            computed="Padding tokens, of all tokens of the batches, are above {padding_ratio}.",
+            computed="Padding makes up more than {padding_ratio} of all tokens in the batches.",
             thresholds=("padding_ratio",),
         ),
     ),

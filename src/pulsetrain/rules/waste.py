@@ -14,9 +14,10 @@ RULES = (
         when=of_runs(gpu("utilization_percent")) <= _IDLE,
         hold="15m",
         margin=1,
-        summary="GPU {gpu} of {host} belongs to run {run} but is idle",
-        description="No kernel ran on it all that time. It costs as much as one at work.",
-        advice="Does the run hang, or wait for data? Does it need this GPU? CUDA_VISIBLE_DEVICES leaves it to others.",
+        summary="GPU {gpu} on {host} belongs to run {run} but is idle",
+        description="No kernel ran on it all that time. It costs as much as a busy one.",
+        advice="Is the run hung or waiting for data? Does it need this GPU? If not, leave it to others with "
+        "CUDA_VISIBLE_DEVICES.",
         on_record=RecordTest(
             summary="{idle:.0f} of {gpus:.0f} GPUs were idle",
             computed="Mean utilization while training is at most {idle_percent} %.",
@@ -35,7 +36,7 @@ RULES = (
             on=("host", "uuid"),
         ),
         hold="1h",
-        summary="GPU {gpu} of {host} is held by a process but idle",
+        summary="GPU {gpu} on {host} is held by a process but idle",
         description="A process keeps memory on it, often a forgotten notebook, and no kernel ran on it.",
         advice="process_gpu_memory_mb shows whose process it is.",
     ),
@@ -46,13 +47,13 @@ RULES = (
         when=of_runs(mean_over("15m", gpu("utilization_percent"))) < Threshold("underused_percent"),
         hold="15m",
         margin=0.2,
-        summary="GPU {gpu} of {host} is busy {value:.0f} % of the time",
-        description="Below {underused_percent} % over a quarter of an hour.",
+        summary="GPU {gpu} on {host} is busy {value:.0f} % of the time",
+        description="Below {underused_percent} % over 15 minutes.",
         advice="See where the step's time goes: waiting for data, small batches, work on the CPU.",
         on_record=RecordTest(
             summary="The GPUs were busy {gpu_busy_share:share} of the training time",
             computed="Mean utilization while training is below {underused_percent} %. It is a symptom: a finding that "
-            "explains it comes first.",
+            "explains it is listed first.",
             severity="warning",
             thresholds=("underused_percent",),
             holds_back=True,
@@ -66,9 +67,10 @@ RECORD_RULES = (
         topic="waste",
         severity="warning",
         description="The GPU has nothing to do while all cores of the machine are busy.",
-        advice="A machine with more cores, transforms on the GPU, data prepared once; see what else runs there.",
+        advice="Use a machine with more cores, move transforms to the GPU, or prepare the data once; check what else "
+        "runs there.",
         on_record=RecordTest(
-            summary="In {bottleneck_share:share} of the time the GPUs idle while all {cpu_cores:.0f} cores are busy",
+            summary="{bottleneck_share:share} of the time, the GPUs are idle while all {cpu_cores:.0f} cores are busy",
             computed="GPU utilization is below 10 % while the CPUs are above {cpu_saturated_ratio}, in more than half "
             "of the readings while training.",
             thresholds=("cpu_saturated_ratio",),
@@ -81,9 +83,10 @@ RECORD_RULES = (
         topic="waste",
         severity="warning",
         description="The GPU waits while the machine waits for its disks.",
-        advice="A local SSD, a cache of the dataset in memory, fewer and larger files.",
+        advice="Use a local SSD, cache the dataset in memory, or pack it into fewer, larger files.",
         on_record=RecordTest(
-            summary="In {bottleneck_share:share} of the time the machine waits for its disks and the GPUs are not full",
+            summary="{bottleneck_share:share} of the time, the machine waits for its disks and the GPUs are not fully "
+            "used",
             computed="iowait is above {iowait_ratio} and GPU utilization below 70 %, in more than half of the "
             "readings.",
             thresholds=("iowait_ratio",),
@@ -95,12 +98,12 @@ RECORD_RULES = (
         name="BatchTooSmall",
         topic="waste",
         severity="warning",
-        description="Each step costs the same whatever its batch: with few samples most of it is overhead.",
-        advice="A larger batch, with the learning rate scaled to it; or a smaller GPU.",
+        description="Each step has a fixed cost, whatever its batch size: with few samples most of it is overhead.",
+        advice="Use a larger batch, with the learning rate scaled to it, or a smaller GPU.",
         on_record=RecordTest(
             summary="Batches of {batch:.3g} {per}: {why}",
             computed="At most {tiny_batch_samples} samples in a pass, while the optimizer, which costs the same for "
-            "any batch, takes more than {optimizer_ratio} of the computing. On a GPU: the 95th percentiles of CPU, "
+            "any batch, takes more than {optimizer_ratio} of the compute time. On a GPU: the 95th percentiles of CPU, "
             "GPU and GPU memory are all below {unused_percent} %.",
             thresholds=("tiny_batch_samples", "optimizer_ratio", "unused_percent"),
             holds_back=True,
@@ -111,8 +114,9 @@ RECORD_RULES = (
         name="NoTensorCores",
         topic="waste",
         severity="warning",
-        description="The device has tensor cores, and the training does not use them.",
-        advice="Mixed precision: torch.autocast with bfloat16, or torch.set_float32_matmul_precision('high') for TF32.",
+        description="The device has tensor cores, but the training does not use them.",
+        advice="Use mixed precision: torch.autocast with bfloat16, or torch.set_float32_matmul_precision('high') for "
+        "TF32.",
         on_record=RecordTest(
             summary="The tensor cores were busy {tensor_share:share} of the time, the GPU {gpu_busy_share:share}",
             computed="Activity of the tensor cores is below {tensor_ratio} while the GPU is busy more than "
@@ -124,12 +128,12 @@ RECORD_RULES = (
         name="LoadImbalance",
         topic="waste",
         severity="warning",
-        description="GPUs or ranks of one run have unequal shares of the work: the fast ones wait for the slow.",
-        advice="Equal shards, batches of about equal length; for pipelines, move layers between stages.",
+        description="GPUs or ranks of one run have unequal shares of the work: the fast ones wait for the slow ones.",
+        advice="Use equal shards and batches of about equal length; for pipelines, move layers between stages.",
         on_record=RecordTest(
             summary="The work is uneven: {least:share} to {most:share} {what}",
-            computed="Utilization of the run's GPUs, or the samples or tokens of its ranks, differ by more than "
-            "{imbalance_ratio} from the least to the most.",
+            computed="The utilization of the run's GPUs, or the samples or tokens of its ranks, differ by more than "
+            "{imbalance_ratio} between the least and the most.",
             thresholds=("imbalance_ratio",),
         ),
     ),
@@ -138,12 +142,12 @@ RECORD_RULES = (
         topic="machine",
         severity="warning",
         description="Memory keeps rising while the training is steady: something is kept that should be released.",
-        advice="Losses or outputs kept with their graph (use .item() or .detach()), growing lists, caches in the "
-        "loader.",
+        advice="Look for losses or outputs kept with their graph (use .item() or .detach()), growing lists, and "
+        "caches in the loader.",
         on_record=RecordTest(
             summary="{whose} memory rises by {growth_mb_per_second:.3g} MiB a second{until_full}",
             computed="After the warm-up, memory rises in each third of the run, by more than {memory_growth_ratio} and "
-            "{memory_growth_mb} MiB in all. Time to out-of-memory: what is left, at that pace.",
+            "{memory_growth_mb} MiB in all. Time until memory is full: what is left, at that pace.",
             thresholds=("memory_growth_ratio", "memory_growth_mb"),
         ),
     ),
