@@ -62,14 +62,14 @@ def test_an_alert_fires_once_after_its_hold_time_and_is_resolved_when_it_was_cle
     assert machine.show(hot, seconds=295) == []
     (fired,) = machine.show(hot, seconds=600)
     assert said([fired]) == [("alert_firing", "GpuHot", "warning")]
-    assert fired.message == "GPU 0 of gpu01 is at 85 °C"
+    assert fired.message == "GPU 0 on gpu01 is at 85 °C"
     assert fired.details["value"] == 85.0
     assert (fired.details["gpu_index"], fired.details["uuid"]) == (0, "GPU-0")
     assert str(fired.details["advice"]).startswith("Check fans")
     assert machine.show(gpu(), seconds=50) == []
     (resolved,) = machine.show(gpu(), seconds=30)
     assert said([resolved]) == [("alert_resolved", "GpuHot", "info")]
-    assert resolved.message == "Resolved: GPU 0 of gpu01 is at 85 °C"
+    assert resolved.message == "Resolved: GPU 0 on gpu01 is at 85 °C"
     assert machine.live.alerts == {}
 
 
@@ -147,7 +147,7 @@ def test_a_silence_hides_its_rule_at_once_and_only_until_it_ends() -> None:
     machine.silences = (Silence(rule="GpuHot", run="r1", until=START + 60.0),)
     (silenced,) = machine.show(hot)
     assert said([silenced]) == [("alert_silenced", "GpuHot", "info")]
-    assert silenced.message == "Silenced by the user: GPU 0 of gpu01 is at 85 °C"
+    assert silenced.message == "Silenced by the user: GPU 0 on gpu01 is at 85 °C"
     assert machine.live.alerts == {}
     assert machine.show(hot, seconds=50) == []
     assert said(machine.show(hot, seconds=20)) == [("alert_firing", "GpuHot", "warning")]

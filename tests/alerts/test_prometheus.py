@@ -175,7 +175,7 @@ def test_a_message_says_since_when_what_to_do_and_where_to_look(configuration: C
         "status": "firing",
         "labels": {"severity": "critical"},
         "annotations": {
-            "summary": "GPU 3 of gpu01 is at 93 °C",
+            "summary": "GPU 3 on gpu01 is at 93 °C",
             "description": "Above 90 °C.",
             "help": "Lower the power limit.",
             "dashboard": "http://grafana:3000/d/pulsetrain-run?var-run=r1",
@@ -195,13 +195,13 @@ def test_a_message_says_since_when_what_to_do_and_where_to_look(configuration: C
     )
     assert message.strip().splitlines() == [
         "1 firing, run r1, gpu01",
-        "CRITICAL: GPU 3 of gpu01 is at 93 °C",
+        "CRITICAL: GPU 3 on gpu01 is at 93 °C",
         "Above 90 °C.",
         "Since 2026-11-16 10:30 UTC",
         "What to do: Lower the power limit.",
         "http://grafana:3000/d/pulsetrain-run?var-run=r1",
         "",
-        "RESOLVED: GPU 3 of gpu01 is at 93 °C",
+        "RESOLVED: GPU 3 on gpu01 is at 93 °C",
         "Above 90 °C.",
         "Since 2026-11-16 10:30 UTC until 2026-11-16 11:00 UTC",
         "http://grafana:3000/d/pulsetrain-run?var-run=r1",
@@ -282,7 +282,7 @@ def test_a_hot_gpu_and_a_lost_one_reach_a_webhook_once_and_with_what_to_do(tmp_p
     told = {(alert["labels"]["alertname"], alert["labels"]["gpu"]): alert for alert in message["alerts"]}
     assert told.keys() == {("GpuHot", "0"), ("GpuLost", "1")}
     notes = told["GpuHot", "0"]["annotations"]
-    assert notes["summary"] == "GPU 0 of gpu01 is at 95 °C"
+    assert notes["summary"] == "GPU 0 on gpu01 is at 95 °C"
     assert notes["help"].startswith("Pause the run")
     assert notes["dashboard"] == "http://grafana:3000/d/pulsetrain-run?var-run=r1"
 

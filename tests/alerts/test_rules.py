@@ -543,7 +543,7 @@ def test_a_message_says_what_where_how_much_what_to_do_and_where_to_look(tmp_pat
                         {
                             "exp_labels": {**labels, "severity": "critical", "topic": "machine"},
                             "exp_annotations": {
-                                "summary": "GPU 3 of gpu01 is at 93 °C",
+                                "summary": "GPU 3 on gpu01 is at 93 °C",
                                 "description": "Above 90 °C: boards slow down hard, and switch off soon after.",
                                 "help": "Pause the run or lower the power limit now (nvidia-smi -pl), then look at the "
                                 "cooling.",

@@ -41,7 +41,7 @@ def test_python_fills_a_text_as_prometheus_does(tmp_path: Path) -> None:
 def test_a_message_names_where_how_much_and_the_threshold_of_the_user() -> None:
     (hot,) = (rule for rule in RULES if (rule.name, rule.severity) == ("GpuHot", "warning"))
     labels = {"gpu": "3", "host": "gpu01", "uuid": "GPU-3"}
-    assert filled(hot.summary, labels, 84.6, DEFAULTS) == "GPU 3 of gpu01 is at 85 °C"
+    assert filled(hot.summary, labels, 84.6, DEFAULTS) == "GPU 3 on gpu01 is at 85 °C"
     assert filled(hot.description, labels, 84.6, Thresholds(gpu_hot_celsius=75)).startswith("Above 75 °C.")
 
 

@@ -358,7 +358,7 @@ def test_xid_errors_are_reported_once_with_their_meaning_and_counted(nvidia: Nvi
     assert after["events"][0] == after["events"][0] | {
         "kind": "xid",
         "message": "GPU 1 (NVIDIA H100 80GB HBM3): XID 79, GPU has fallen off the bus: "
-        "reboot the machine; check power, seating and cooling of the board",
+        "reboot the machine; check the board's power, seating and cooling",
     }
     assert [line["xid_code_errors"] for line in later["lines"]] == [{"other": 1}, {"79": 1, "31": 1}]
     counts = [[line["xid_errors"] for line in reading["lines"]] for reading in (before, after, later)]

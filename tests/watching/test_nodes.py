@@ -103,7 +103,7 @@ def test_the_slow_rank_is_named_with_its_host_and_since_when(document: dict[str,
     assert (late["rank"], late["host"], late["until_step"]) == (1, "node1", STEPS)
     assert abs(late["since_step"] - SLOW_FROM) <= 10
     finding = next(finding for finding in document["verdict"]["findings"] if finding["rule"] == "Straggler")
-    assert finding["summary"].startswith("Rank 1 on node1 holds the others up")
+    assert finding["summary"].startswith("Rank 1 on node1 holds up the others")
 
 
 def test_a_host_that_hung_is_named_for_the_step_that_it_held_up(document: dict[str, Any]) -> None:

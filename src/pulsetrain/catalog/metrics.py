@@ -46,10 +46,10 @@ METRICS: tuple[Metric, ...] = (
     _gpu("memory_used_mb", "MiB", "GPU memory in use."),
     _gpu("memory_free_mb", "MiB", "GPU memory free."),
     _gpu("memory_total_mb", "MiB", "GPU memory installed."),
-    _gpu("memory_percent", "percent", "GPU memory in use, of all installed."),
+    _gpu("memory_percent", "percent", "Share of GPU memory in use."),
     _gpu("temperature_celsius", "celsius", "GPU core temperature."),
     _gpu("power_draw_watts", "watts", "Power draw: the instant value where the device has one, else its average."),
-    _gpu("fan_speed_percent", "percent", "Intended fan speed, of its maximum."),
+    _gpu("fan_speed_percent", "percent", "Intended fan speed, as a share of its maximum."),
     _gpu(
         "memory_controller_ratio", "ratio", "Share of the last sensor window in which GPU memory was read or written."
     ),
@@ -64,15 +64,15 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "energy_interpolated_joules",
         "joules",
-        "The same to the moment, between two moves of the counter: at the first readings and the last.",
+        "The same, interpolated between two updates of the counter: at the first and last readings.",
         "counter",
     ),
-    _gpu("energy_interpolation_error_joules", "joules", "How far that may be off, above or below."),
-    _gpu("energy_interpolation_watts", "watts", "Power at that moment, from the move of the counter around it."),
+    _gpu("energy_interpolation_error_joules", "joules", "How far that interpolation may be off, up or down."),
+    _gpu("energy_interpolation_watts", "watts", "Power at that moment, from the counter update around it."),
     _gpu(
         "energy_interpolated_monotonic_seconds",
         "seconds",
-        "When that was on the machine's monotonic clock; `started` in run.json is second 0 of the run on it.",
+        "That moment on the machine's monotonic clock; `started` in run.json is second 0 of the run on that clock.",
     ),
     _gpu(
         "polled_energy_joules",
@@ -92,7 +92,12 @@ METRICS: tuple[Metric, ...] = (
         "Error bound for the time in which the sensor itself does not measure.",
         "counter",
     ),
-    _gpu("polled_energy_gap_seconds", "seconds", "Time in which power could not be read, and is not in it.", "counter"),
+    _gpu(
+        "polled_energy_gap_seconds",
+        "seconds",
+        "Time in which power could not be read; that energy lacks it.",
+        "counter",
+    ),
     _gpu(
         "polled_energy_edge_joules",
         "joules",
@@ -108,7 +113,7 @@ METRICS: tuple[Metric, ...] = (
     _gpu("encoder_ratio", "ratio", "Video encoder utilization."),
     _gpu("decoder_ratio", "ratio", "Video decoder utilization."),
     _gpu("sm_active_ratio", "ratio", "Share of time in which a multiprocessor had work, mean over all of them."),
-    _gpu("sm_occupancy_ratio", "ratio", "Resident warps, of the most that fit."),
+    _gpu("sm_occupancy_ratio", "ratio", "Resident warps, as a share of the most that fit."),
     _gpu("tensor_active_ratio", "ratio", "Share of cycles in which the tensor cores were active."),
     _gpu("dram_active_ratio", "ratio", "Share of cycles in which GPU memory moved data."),
     _gpu("ecc_corrected_errors", "errors", "Memory errors corrected by ECC over the device's life.", "counter"),
@@ -133,23 +138,23 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "xid_code_errors",
         "errors",
-        "The same by the number of the error, those that have come; `other` are numbers without a name here.",
+        "The same by error number, for those seen so far; `other` counts numbers that have no name here.",
         "counter",
         by="xid",
     ),
     _gpu(
         "recovery_action",
         "",
-        "What the driver asks for: 0 nothing, 1 a reset of the GPU, 2 a reboot, 3 no more traffic to other GPUs, "
-        "4 that and a reset; newer drivers have more.",
+        "What the driver asks for: 0 nothing, 1 a GPU reset, 2 a reboot, 3 draining traffic to other GPUs, "
+        "4 draining and a reset; newer drivers have more.",
     ),
     _gpu("compute_mode", "", "Who may use the GPU: 0 everyone, 2 nobody, 3 one process at a time."),
     _gpu("fabric_state", "", "Joining the NVLink fabric: 1 not begun, 2 under way, 3 completed."),
-    _gpu("pci_bus_ids", "", "1 for the address of the GPU on the PCI bus.", by="pci_bus_id", name="gpu_pci_info"),
+    _gpu("pci_bus_ids", "", "Always 1: the GPU's PCI bus address is a label.", by="pci_bus_id", name="gpu_pci_info"),
     _gpu("pcie_generation", "", "PCIe generation of the link now."),
     _gpu("pcie_width", "lanes", "PCIe lanes in use now."),
-    _gpu("pcie_max_generation", "", "Highest PCIe generation of board and slot."),
-    _gpu("pcie_max_width", "lanes", "Most PCIe lanes of board and slot."),
+    _gpu("pcie_max_generation", "", "Highest PCIe generation that board and slot support."),
+    _gpu("pcie_max_width", "lanes", "Most PCIe lanes that board and slot support."),
     _gpu("pcie_replays", "packets", "PCIe packets retransmitted.", "counter"),
     _gpu("pcie_received_bytes_per_second", "bytes/s", "PCIe traffic to the GPU, over a 20 ms window."),
     _gpu("pcie_sent_bytes_per_second", "bytes/s", "PCIe traffic from the GPU, over a 20 ms window."),
@@ -161,7 +166,7 @@ METRICS: tuple[Metric, ...] = (
     _mig("memory_total_mb", "MiB", "Memory of the GPU instance."),
     _mig("multiprocessors", "", "Streaming multiprocessors of the instance."),
     _mig("sm_active_ratio", "ratio", "Share of time in which a multiprocessor of the instance had work."),
-    _mig("sm_occupancy_ratio", "ratio", "Resident warps in the instance, of the most that fit."),
+    _mig("sm_occupancy_ratio", "ratio", "Resident warps in the instance, as a share of the most that fit."),
     _mig("tensor_active_ratio", "ratio", "Share of cycles in which the instance's tensor cores were active."),
     _mig("dram_active_ratio", "ratio", "Share of cycles in which the instance's memory moved data."),
     # The machine
@@ -182,7 +187,7 @@ METRICS: tuple[Metric, ...] = (
     _host("disk_reads", "operations", "Read operations on all disks.", "counter"),
     _host("disk_writes", "operations", "Write operations on all disks.", "counter"),
     _host("filesystem_available_bytes", "bytes", "Free space on the disks that a run writes to.", by="path"),
-    _host("filesystem_size_bytes", "bytes", "Size of these disks.", by="path"),
+    _host("filesystem_size_bytes", "bytes", "Size of the disks that a run writes to.", by="path"),
     _host("disk_device_read_bytes", "bytes", "Read from each disk.", "counter", by="device"),
     _host("disk_device_written_bytes", "bytes", "Written to each disk.", "counter", by="device"),
     _host("disk_device_reads", "operations", "Read operations on each disk.", "counter", by="device"),
@@ -191,8 +196,8 @@ METRICS: tuple[Metric, ...] = (
         "network_received_bytes", "bytes", "Received on all network cards (in a container, on its links).", "counter"
     ),
     _host("network_sent_bytes", "bytes", "Sent on all network cards (in a container, on its links).", "counter"),
-    _host("network_device_received_bytes", "bytes", "Received on each of them.", "counter", by="device"),
-    _host("network_device_sent_bytes", "bytes", "Sent on each of them.", "counter", by="device"),
+    _host("network_device_received_bytes", "bytes", "Received on each network card.", "counter", by="device"),
+    _host("network_device_sent_bytes", "bytes", "Sent on each network card.", "counter", by="device"),
     # The container around us, from its cgroup
     _host("container_memory_used_bytes", "bytes", "Memory charged to this container, without reclaimable file cache."),
     _host("container_memory_limit_bytes", "bytes", "Memory limit of this container."),
@@ -208,37 +213,57 @@ METRICS: tuple[Metric, ...] = (
     _host(
         "job_memory_peak_bytes",
         "bytes",
-        "Most resident memory of one process of the watched command, as the kernel counts it; known at its end.",
+        "Peak resident memory of any one process of the watched command, from the kernel; known at its end.",
         name="job_memory_peak_bytes",
     ),
     _host(
         "job_read_bytes", "bytes", "Read from storage by the watched command.", "counter", name="job_read_bytes_total"
     ),
-    _host("job_written_bytes", "bytes", "Written to storage by it.", "counter", name="job_written_bytes_total"),
+    _host(
+        "job_written_bytes",
+        "bytes",
+        "Written to storage by the watched command.",
+        "counter",
+        name="job_written_bytes_total",
+    ),
     _host(
         "job_network_received_bytes",
         "bytes",
-        "Received by the container of a benchmark that has a network of its own.",
+        "Received by the container of a benchmark that has its own network.",
         "counter",
         name="job_network_received_bytes_total",
     ),
-    _host("job_network_sent_bytes", "bytes", "Sent by it.", "counter", name="job_network_sent_bytes_total"),
+    _host(
+        "job_network_sent_bytes",
+        "bytes",
+        "Sent by the container of a benchmark that has its own network.",
+        "counter",
+        name="job_network_sent_bytes_total",
+    ),
     # The driver of the GPUs
     _host(
         "gpu_pods",
         "",
-        "Always 1: the pod that holds a GPU, in Kubernetes; in a line, as `UUID/namespace/pod/container`.",
+        "Always 1: the Kubernetes pod that holds a GPU; in recorded lines, `UUID/namespace/pod/container`.",
         by="pod",
         name="gpu_pod_info",
     ),
-    _host("gpu_driver_versions", "", "1 for the version of the NVIDIA driver.", by="version", name="gpu_driver_info"),
-    _host("cuda_versions", "", "1 for the newest CUDA that the driver supports.", by="version", name="cuda_info"),
+    _host(
+        "gpu_driver_versions",
+        "",
+        "Always 1: the NVIDIA driver version is a label.",
+        by="version",
+        name="gpu_driver_info",
+    ),
+    _host(
+        "cuda_versions", "", "Always 1: the newest CUDA the driver supports is a label.", by="version", name="cuda_info"
+    ),
     # Energy of the CPU
     _host("cpu_energy_joules", "joules", "Energy of all CPU packages since pulsetrain started (RAPL).", "counter"),
     _host("cpu_package_energy_joules", "joules", "Energy of each CPU package.", "counter", by="package"),
     _host("dram_energy_joules", "joules", "Energy of all memory banks (RAPL).", "counter"),
     _host("dram_package_energy_joules", "joules", "Energy of each package's memory.", "counter", by="package"),
-    _host("end_announced", "bool", "1 once the cloud has announced that it takes this machine away."),
+    _host("end_announced", "bool", "1 once the cloud has announced that it will reclaim this machine."),
     # pulsetrain itself
     _host("source_up", "bool", "1 while a source can be read.", by="source", name="pulsetrain_source_up"),
     _host(
@@ -251,7 +276,7 @@ METRICS: tuple[Metric, ...] = (
     _host(
         "fetch_seconds",
         "seconds",
-        "Time the last look for what other machines have sent took.",
+        "Time the last check for data from other machines took.",
         name="pulsetrain_fetch_seconds",
     ),
     _host(
@@ -264,7 +289,7 @@ METRICS: tuple[Metric, ...] = (
     _host(
         "part_skipped_items",
         "items",
-        "What a part of pulsetrain could not work on and left out; absent for parts that never had trouble.",
+        "Items that a part of pulsetrain could not process and skipped; absent for parts that never had trouble.",
         "counter",
         by="part",
         name="pulsetrain_part_skipped_items_total",
@@ -296,13 +321,13 @@ METRICS: tuple[Metric, ...] = (
     _training(
         "throughput_samples_per_sec",
         "samples/s",
-        "Samples of the step, by its duration.",
+        "Samples in the step, divided by its duration.",
         name="training_samples_per_second",
     ),
     _training(
         "throughput_tokens_per_sec",
         "tokens/s",
-        "Tokens of the step, by its duration.",
+        "Tokens in the step, divided by its duration.",
         name="training_tokens_per_second",
     ),
     _training("memory_allocated_mb", "MiB", "GPU memory held by tensors.", name="memory_allocation_mb"),
@@ -320,18 +345,18 @@ METRICS: tuple[Metric, ...] = (
     _training("optimizer_seconds", "seconds", "Optimizer steps, as the host sees them.", "amount"),
     _training("copy_seconds", "seconds", "Copying batches to the device, as far as the host waits for it.", "amount"),
     _training("communication_seconds", "seconds", "Waiting in collective operations of torch.distributed.", "amount"),
-    _training("logging_seconds", "seconds", "Calls of experiment trackers.", "amount"),
+    _training("logging_seconds", "seconds", "Calls to experiment trackers.", "amount"),
     _training("gc_seconds", "seconds", "Python's garbage collection.", "amount"),
     _training("other_seconds", "seconds", "The rest of the step: checkpoints, validation, unseen work.", "amount"),
-    _training("samples", "samples", "Samples of the step.", "amount"),
-    _training("tokens", "tokens", "Tokens of the step, without padding where it shows.", "amount"),
-    _training("padding_tokens", "tokens", "Padding of the step, where the batches show it.", "amount"),
+    _training("samples", "samples", "Samples in the step.", "amount"),
+    _training("tokens", "tokens", "Tokens in the step, without padding where the batches show it.", "amount"),
+    _training("padding_tokens", "tokens", "Padding tokens in the step, where the batches show them.", "amount"),
     _training("accumulation", "passes", "Backward passes of the step."),
     _training("optimizers", "", "Optimizer steps that make up the step."),
     _training("skipped", "steps", "Steps whose update was skipped because of infinite gradients.", "amount"),
-    _training("total_steps", "steps", "Steps that are planned."),
+    _training("total_steps", "steps", "Planned steps."),
     _training("flops", "operations", "Floating point operations of the step, estimated.", "amount"),
-    _training("mfu_ratio", "ratio", "Model FLOPs utilization: of the device's peak, estimated."),
+    _training("mfu_ratio", "ratio", "Model FLOPs utilization: estimated share of the device's peak."),
     _training("phase_seconds", "seconds", "Length of a phase, reported at its end.", "amount"),
     _training("phase", "", "What the program reports doing when not training.", "text"),
     _training("training", "", "The name the program gave to this training.", "text"),
@@ -345,7 +370,7 @@ METRICS: tuple[Metric, ...] = (
     _account("carbon_grams_per_kwh", "g/kWh", "Carbon intensity of the electricity now."),
     _account("cost", "", "Cost so far.", "counter", by="currency"),
     _account("cost_projected", "", "Cost at the end of the planned steps.", by="currency"),
-    _account("progress_ratio", "ratio", "Steps done, of those planned."),
+    _account("progress_ratio", "ratio", "Share of the planned steps that are done."),
     _account("seconds", "seconds", "Time so far.", "counter"),
     _account("projected_seconds", "seconds", "Time the run will have taken at the end of the planned steps."),
     _account("remaining_seconds", "seconds", "Time to the end of the planned steps, at the current pace."),
@@ -373,7 +398,7 @@ NONFINITE = Metric(
     "training_nonfinite_total",
     "counter",
     "reports",
-    "Reports in which this value was NaN or infinite; `other` are those that the program named itself.",
+    "Reports in which this value was NaN or infinite; `other` counts values that the program named itself.",
     by="value",
 )
 """Some servers drop NaN and charts leave it out: this count remains."""
@@ -383,11 +408,17 @@ TRAINING_TIME = Metric(
     "training_time_seconds_total",
     "counter",
     "seconds",
-    "Time of the rank by what it was spent on, as far as its reports tell by now.",
+    "Time of the rank by what it was spent on, as far as its reports show so far.",
     by="class",
 )
 TRAINING_VALUE = Metric(
-    "training", "value", "training_value", "gauge", "", "What the program logs under a name of its own.", by="name"
+    "training",
+    "value",
+    "training_value",
+    "gauge",
+    "",
+    "A value that the program logs under its own name for it.",
+    by="name",
 )
 GPU_INFO = Metric("gpu", "info", "gpu_info", "gauge", "", "Which GPU this is: always 1, its model is a label.")
 MIG_INFO = Metric("mig", "info", "gpu_mig_info", "gauge", "", "Which MIG instance this is: always 1.")
@@ -395,14 +426,14 @@ DEVICE_INFO = {metric.table: metric for metric in (GPU_INFO, MIG_INFO)}
 """By table: the series that describes a subject, with labels that its other series do not have."""
 RUN_INFO = Metric("run", "info", "run_info", "gauge", "", "A run: always 1, its name and tags are labels.")
 RUN_START = Metric("run", "start", "run_start_time_seconds", "gauge", "seconds", "When the run began, since the epoch.")
-BUILD_INFO = Metric("host", "info", "pulsetrain_build_info", "gauge", "", "Which pulsetrain watches: always 1.")
+BUILD_INFO = Metric("host", "info", "pulsetrain_build_info", "gauge", "", "Which pulsetrain is watching: always 1.")
 DATA_AGE = Metric(
     "host",
     "data_age_seconds",
     "pulsetrain_data_age_seconds",
     "gauge",
     "seconds",
-    "Age of the newest reading of the machine, or of the newest report of a training.",
+    "Age of the newest reading of the machine, or of the newest training report.",
     by="data",
 )
 DATA_TABLES = {"machine": ("host", "gpu"), "training": ("training",)}
@@ -410,31 +441,34 @@ DATA_TABLES = {"machine": ("host", "gpu"), "training": ("training",)}
 EVENTS = Metric("events", "events", "pulsetrain_events_total", "counter", "events", "Events so far.", by="kind")
 ALERT = Metric("events", "alert", "pulsetrain_alert", "gauge", "bool", "1 while an alert fires.", by="alertname")
 WEB_RUNS = Metric("web", "runs", "pulsetrain_web_runs", "gauge", "runs", "Runs that `serve` shows.", by="status")
-WEB_VIEWERS = Metric(
-    "web", "viewers", "pulsetrain_web_viewers", "gauge", "viewers", "Pages that follow something live."
-)
+WEB_VIEWERS = Metric("web", "viewers", "pulsetrain_web_viewers", "gauge", "viewers", "Open pages with live updates.")
 WEB_OPEN_BYTES = Metric(
-    "web", "open_bytes", "pulsetrain_web_open_bytes", "gauge", "bytes", "Readings that `serve` holds in memory."
+    "web",
+    "open_bytes",
+    "pulsetrain_web_open_bytes",
+    "gauge",
+    "bytes",
+    "Size of the readings that `serve` holds in memory.",
 )
 CACHE_UP = Metric("cache", "up", "cache_up", "gauge", "bool", "1 while the nginx of the dataset cache runs.")
 CACHE_LOOKUPS = Metric(
     *("cache", "lookups", "cache_lookups_total", "counter", "slices"),
-    "Slices of shards that were asked for, by what the cache had of them: hit, miss, stale, ...",
+    "Shard slices requested, by cache result: hit, miss, stale, ...",
     by="status",
 )
 CACHE_REQUESTS = Metric(
-    "cache", "requests", "cache_requests_total", "counter", "requests", "Requests that the cache answered.", by="code"
+    "cache", "requests", "cache_requests_total", "counter", "requests", "Requests answered by the cache.", by="code"
 )
 CACHE_SENT = Metric(
-    "cache", "sent_bytes", "cache_sent_bytes_total", "counter", "bytes", "What the cache sent to those who train."
+    "cache", "sent_bytes", "cache_sent_bytes_total", "counter", "bytes", "Data the cache sent to training processes."
 )
 CACHE_FETCHED = Metric(
     *("cache", "fetched_bytes", "cache_fetched_bytes_total", "counter", "bytes"),
-    "What the cache fetched from the server of the shards.",
+    "Data the cache fetched from the shard server.",
 )
-CACHE_DISK = Metric("cache", "disk_bytes", "cache_disk_bytes", "gauge", "bytes", "Disk that cached slices take.")
+CACHE_DISK = Metric("cache", "disk_bytes", "cache_disk_bytes", "gauge", "bytes", "Disk space taken by cached slices.")
 CACHE_DISK_LIMIT = Metric(
-    "cache", "disk_limit_bytes", "cache_disk_limit_bytes", "gauge", "bytes", "The most that they may take."
+    "cache", "disk_limit_bytes", "cache_disk_limit_bytes", "gauge", "bytes", "Disk space that cached slices may take."
 )
 EXPORTED = (
     *(STEP_COUNTS, NONFINITE, TRAINING_TIME, TRAINING_VALUE, GPU_INFO, MIG_INFO),

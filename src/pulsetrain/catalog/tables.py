@@ -107,7 +107,7 @@ SAMPLE_TABLES: tuple[Table, ...] = (
             _GPU_INDEX,
             _UUID,
             _MODEL,
-            LabelColumn("simulated", "BOOLEAN", "True when there is no such GPU.", of_info=True),
+            LabelColumn("simulated", "BOOLEAN", "True for a simulated GPU.", of_info=True),
         ),
         key=("{uuid}", "index {gpu_index}"),
         always=CORE_GPU_FIELDS,
@@ -115,7 +115,7 @@ SAMPLE_TABLES: tuple[Table, ...] = (
     Table(
         "mig",
         "MIG instances",
-        "one line for each instance, apart from the lines of its GPU",
+        "one line for each instance, separate from those of its GPU",
         labels=(
             _GPU_INDEX,
             _UUID,
@@ -134,7 +134,7 @@ SAMPLE_TABLES: tuple[Table, ...] = (
         labels=(
             LabelColumn("pid", "BIGINT", "Process id.", "pid"),
             LabelColumn("parent_pid", "BIGINT", "Process id of its parent."),
-            LabelColumn("user", "VARCHAR", "Whose process it is.", "user"),
+            LabelColumn("user", "VARCHAR", "The user it runs as.", "user"),
             LabelColumn("command", "VARCHAR", "Its command line.", "command"),
             LabelColumn("container", "VARCHAR", "The container it runs in.", "container"),
             _GPU_INDEX,
@@ -156,7 +156,7 @@ SAMPLE_TABLES: tuple[Table, ...] = (
     Table(
         "account",
         "What a run has used",
-        "one line for each tick: all of it every 15 seconds and at the end, else energy alone",
+        "one line for each tick: everything every 15 seconds and at the end, otherwise only energy",
         held=True,
     ),
 )
@@ -172,7 +172,7 @@ EVENT_TABLE = Table(
         Column("message", "VARCHAR", "", "The same in words."),
         *(label.column for label in (_GPU_INDEX, _UUID, _RANK, _TRAINING)),
         Column("phase", "VARCHAR", "", "The phase that began or ended."),
-        Column("seconds", "DOUBLE", "seconds", "How long it took, or what is missing."),
+        Column("seconds", "DOUBLE", "seconds", "How long it took, or how much time is missing."),
         Column("source", "VARCHAR", "", "The source that missed ticks, failed or came back."),
         Column("ticks", "DOUBLE", "ticks", "How many readings were missed."),
         Column("xid", "DOUBLE", "", "Number of the driver's XID error."),

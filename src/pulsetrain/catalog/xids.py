@@ -31,12 +31,12 @@ XIDS = {
     48: Xid("double bit ECC error", True, _RESET),
     61: Xid("internal microcontroller breakpoint", True, _RESET),
     62: Xid("internal microcontroller halt", True, _RESET),
-    63: Xid("memory row remapping recorded", False, "nothing now: the next reset of the GPU applies it"),
+    63: Xid("memory row remapping recorded", False, "nothing now; the next GPU reset applies it"),
     64: Xid("memory row remapping failed", True, _RESET),
     68: Xid("video decoder exception", False, _RESTART),
     69: Xid("graphics engine class error", False, _RESTART),
     74: Xid("NVLink error", True, "reset the GPU; if it recurs, have its NVLink connections and the board checked"),
-    79: Xid("GPU has fallen off the bus", True, "reboot the machine; check power, seating and cooling of the board"),
+    79: Xid("GPU has fallen off the bus", True, "reboot the machine; check the board's power, seating and cooling"),
     92: Xid("high single bit ECC error rate", False, "nothing now; if it recurs, have the board checked"),
     94: Xid("contained memory error", True, "restart the program, and reset the GPU when it can be spared"),
     95: Xid("uncontained memory error", True, _RESET),
@@ -45,7 +45,7 @@ XIDS = {
     120: Xid("GPU system processor error", True, _RESET_SOFTWARE),
     140: Xid("unrecovered ECC error", True, _RESET),
     143: Xid("GPU initialization error", True, _RESET),
-    154: Xid("the driver asks for another recovery", False, "do what the GPU's recovery action says"),
+    154: Xid("the GPU's recovery action changed", False, "do what the GPU's recovery action says"),
     158: Xid("GPU fatal timeout", True, _RESET),
 }
 

@@ -58,7 +58,7 @@ RULES = (
         severity="critical",
         when=gpu("up").equals(0),
         hold="1m",
-        summary="GPU {gpu} of {host} no longer answers",
+        summary="GPU {gpu} on {host} no longer answers",
         description="The driver cannot reach it: it fell off the bus, or a container lost access to it.",
         advice="Look for XID errors in the kernel log. Reset the GPU, or reboot; if it recurs, replace the board.",
         on_record=RecordTest(
@@ -74,9 +74,9 @@ RULES = (
         when=gpu("temperature_celsius") > Threshold("gpu_hot_celsius"),
         hold="5m",
         margin=0.04,
-        summary="GPU {gpu} of {host} is at {value:.0f} °C",
-        description="Above {gpu_hot_celsius} °C. Most boards lower their clocks a little higher than that.",
-        advice="Check fans, air flow and the room. A lower power limit (nvidia-smi -pl) costs little speed.",
+        summary="GPU {gpu} on {host} is at {value:.0f} °C",
+        description="Above {gpu_hot_celsius} °C. Most boards lower their clocks not far above that.",
+        advice="Check fans, airflow and room temperature. A lower power limit (nvidia-smi -pl) costs little speed.",
     ),
     Rule(
         name="GpuHot",
@@ -85,7 +85,7 @@ RULES = (
         when=gpu("temperature_celsius") > Threshold("gpu_too_hot_celsius"),
         hold="1m",
         margin=0.04,
-        summary="GPU {gpu} of {host} is at {value:.0f} °C",
+        summary="GPU {gpu} on {host} is at {value:.0f} °C",
         description="Above {gpu_too_hot_celsius} °C: boards slow down hard, and switch off soon after.",
         advice="Pause the run or lower the power limit now (nvidia-smi -pl), then look at the cooling.",
     ),
@@ -96,9 +96,9 @@ RULES = (
         when=gpu("memory_percent") > Threshold("gpu_memory_full_percent"),
         hold="5m",
         margin=0.05,
-        summary="GPU {gpu} of {host} has {value:.0f} % of its memory in use",
-        description="Above {gpu_memory_full_percent} %. A longer batch or a validation may run out of memory.",
-        advice="Fine as long as it does not run out. Otherwise: a smaller batch, or activation checkpointing.",
+        summary="GPU {gpu} on {host} has {value:.0f} % of its memory in use",
+        description="Above {gpu_memory_full_percent} %. A longer batch or a validation pass may run out of memory.",
+        advice="Fine as long as it does not run out. Otherwise use a smaller batch or activation checkpointing.",
         on_record=RecordTest(
             summary="GPU {gpu} had {memory_percent:.0f} % of its memory in use",
             computed="The peak of memory in use is above {gpu_memory_full_percent} %; a warning above "
@@ -112,8 +112,8 @@ RULES = (
         topic="machine",
         severity="critical",
         when=signal("host", "end_announced").equals(1),
-        summary="{host} is about to be taken away by its cloud",
-        description="The notice of a spot machine: 30 seconds on Google Cloud and Azure, two minutes on AWS.",
+        summary="{host} is about to be reclaimed by its cloud provider",
+        description="Spot machines get short notice: 30 seconds on Google Cloud and Azure, two minutes on AWS.",
         advice="Save a checkpoint now; --on-alert MachineEndAnnounced=checkpoint tells the program to.",
     ),
     Rule(
@@ -121,7 +121,7 @@ RULES = (
         topic="machine",
         severity="critical",
         when=_xids(critical=True),
-        summary="GPU {gpu} of {host} reported XID {xid}",
+        summary="GPU {gpu} on {host} reported XID {xid}",
         description="The driver reported a fault of the GPU, its memory or its links within the last 10 minutes.",
         advice=f"From NVIDIA's list: {xid_advice(critical=True)}",
     ),
@@ -130,9 +130,9 @@ RULES = (
         topic="machine",
         severity="warning",
         when=_xids(critical=False),
-        summary="GPU {gpu} of {host} reported XID {xid}",
-        description="The driver reported an error within the last 10 minutes that leaves the GPU in use: most often "
-        "the program's fault.",
+        summary="GPU {gpu} on {host} reported XID {xid}",
+        description="The driver reported an error within the last 10 minutes that leaves the GPU usable. Most often it "
+        "is the program's fault.",
         advice=f"From NVIDIA's list: {xid_advice(critical=False)} Other numbers are in the run's events.",
     ),
     Rule(
@@ -140,8 +140,9 @@ RULES = (
         topic="machine",
         severity="critical",
         when=_while_shown(increase_over("1h", gpu("ecc_uncorrected_errors")) > 0),
-        summary="GPU {gpu} of {host} had a memory error that ECC could not correct",
-        description="Data in GPU memory was lost within the last hour; the program on it is stopped or wrong.",
+        summary="GPU {gpu} on {host} had a memory error that ECC could not correct",
+        description="Data in GPU memory was lost within the last hour; the program using it has crashed or has wrong "
+        "data.",
         advice="Go back to the last checkpoint before it. Reset the GPU; if it recurs, replace the board.",
     ),
     Rule(
@@ -149,7 +150,7 @@ RULES = (
         topic="machine",
         severity="warning",
         when=gpu("remapped_rows_pending").equals(1),
-        summary="GPU {gpu} of {host} waits for a reset to set memory rows aside",
+        summary="GPU {gpu} on {host} needs a reset to remap bad memory rows",
         description="Rows with errors are still in use until the GPU is reset.",
         advice="Reset the GPU (nvidia-smi --gpu-reset) when the run has ended.",
     ),
@@ -158,7 +159,7 @@ RULES = (
         topic="machine",
         severity="critical",
         when=gpu("remapped_rows_failed").equals(1),
-        summary="GPU {gpu} of {host} could not set a bad memory row aside",
+        summary="GPU {gpu} on {host} could not remap a bad memory row",
         description="It has no spare rows left: further errors will hit programs.",
         advice="Take the board out of service and replace it.",
     ),
@@ -172,11 +173,11 @@ RULES = (
         ),
         hold="5m",
         margin=0.2,
-        summary="GPU {gpu} of {host} is slowed by heat",
-        description="Its clocks were lowered to cool it in {value:percent} of the last 10 minutes.",
-        advice="Check fans, air flow and neighbors. A lower power limit is better than a clock that jumps.",
+        summary="GPU {gpu} on {host} is slowed by heat",
+        description="Its clocks were lowered to cool it for {value:percent} of the last 10 minutes.",
+        advice="Check fans, airflow and neighboring boards. A lower power limit is better than an unsteady clock.",
         on_record=RecordTest(
-            summary="GPU {gpu} was slowed by heat in {throttled_share:share} of the time{heat}",
+            summary="GPU {gpu} was slowed by heat {throttled_share:share} of the time{heat}",
             computed="Share of readings while training with a thermal throttle reason, above {throttled_ratio} of any "
             "10 minutes.",
             thresholds=("throttled_ratio",),
@@ -195,14 +196,14 @@ RULES = (
         ),
         hold="30m",
         margin=0.2,
-        summary="GPU {gpu} of {host} is at its power limit",
-        description="In {value:percent} of the last 10 minutes. Usual at full load.",
-        advice="Did somebody lower the limit (nvidia-smi -q -d POWER)? With hw_power_brake, look at the power supply.",
+        summary="GPU {gpu} on {host} is at its power limit",
+        description="For {value:percent} of the last 10 minutes. Normal at full load.",
+        advice="Did someone lower the limit (nvidia-smi -q -d POWER)? With hw_power_brake, check the power supply.",
         on_record=RecordTest(
-            summary="GPU {gpu} was at its power limit in {throttled_share:share} of the time{lowered}",
+            summary="GPU {gpu} was at its power limit {throttled_share:share} of the time{lowered}",
             computed="Share of readings with a power throttle reason, above {throttled_ratio} of any 10 minutes. A "
-            "warning where the limit is below {lowered_limit_ratio} of the board's highest, or the power supply "
-            "brakes; else usual at full load.",
+            "warning where the limit is below {lowered_limit_ratio} of the board's maximum, or the power supply "
+            "brakes the GPU; otherwise normal at full load.",
             severity="warning",
             thresholds=("throttled_ratio", "lowered_limit_ratio"),
         ),
@@ -214,9 +215,9 @@ RULES = (
         when=both(gpu("fan_speed_percent").equals(0), gpu("temperature_celsius") > Threshold("fan_needed_celsius")),
         hold="2m",
         margin=0.1,
-        summary="The fan of GPU {gpu} of {host} does not turn",
-        description="It is warmer than {fan_needed_celsius} °C, and its fan is not even asked to turn.",
-        advice="Look at the fan and at its control (nvidia-settings). Pause the run until it turns.",
+        summary="The fan of GPU {gpu} on {host} is not turning",
+        description="The GPU is above {fan_needed_celsius} °C, and its fan speed is set to 0.",
+        advice="Check the fan and its control (nvidia-settings). Pause the run until it turns.",
     ),
     Rule(
         name="GpuPcieLinkSlow",
@@ -227,9 +228,10 @@ RULES = (
             both(gpu("pcie_generation") < gpu("pcie_max_generation"), gpu("utilization_percent") > _BUSY),
         ),
         hold="10m",
-        summary="The PCIe link of GPU {gpu} of {host} is below its maximum",
-        description="It runs with fewer lanes, or at work with a lower generation, than board and slot can do.",
-        advice="Reseat the board, look at risers and the slot's BIOS settings; copies to the GPU are slow until then.",
+        summary="The PCIe link of GPU {gpu} on {host} is below its maximum",
+        description="It uses fewer lanes, or under load a lower generation, than the board and slot support.",
+        advice="Reseat the board, and check risers and the slot's BIOS settings; copies to the GPU are slow until "
+        "then.",
     ),
     Rule(
         name="GpuSlowerThanPeers",
@@ -242,8 +244,8 @@ RULES = (
         ),
         hold="10m",
         margin=0.05,
-        summary="GPU {gpu} of {host} is slower than its peers",
-        description="Its clock is at {value:percent} of its highest. The others wait for it.",
+        summary="GPU {gpu} on {host} is slower than its peers",
+        description="Its clock is at {value:percent} of its maximum. The others wait for it.",
         advice="Compare its throttle reasons, temperature and power limit with the others'. Or leave it out.",
     ),
     Rule(
@@ -255,8 +257,8 @@ RULES = (
         hold="5m",
         margin=0.2,
         summary="{host} has {value:percent} of its memory left",
-        description="When none is left the kernel kills the largest process, which most likely is the training.",
-        advice="Fewer data loader workers, a smaller cache. Look at what else runs there.",
+        description="When none is left the kernel kills the largest process, most likely the training.",
+        advice="Use fewer data loader workers or a smaller cache. Check what else runs there.",
     ),
     Rule(
         name="OutOfMemoryAhead",
@@ -264,7 +266,7 @@ RULES = (
         severity="warning",
         when=_minutes_to_full(gpu("memory_used_mb"), gpu("memory_total_mb")),
         hold="5m",
-        summary="The memory of GPU {gpu} of {host} will be full in about {value:.0f} minutes",
+        summary="The memory of GPU {gpu} on {host} will be full in about {value:.0f} minutes",
         description="It has grown steadily for more than ten minutes.",
         advice="Something is kept from step to step: losses added up with their graphs, outputs in a list, growing "
         "batches. Use loss.item() or detach(); save a checkpoint before it runs out.",
@@ -277,8 +279,8 @@ RULES = (
         hold="5m",
         summary="The memory of {host} will be full in about {value:.0f} minutes",
         description="It has grown steadily for more than ten minutes.",
-        advice="A list that grows, data loader workers that each copy the data, a cache without a limit. When it is "
-        "full the kernel kills the training.",
+        advice="Look for a growing list, data loader workers that each copy the data, or a cache without a limit. When "
+        "memory is full, the kernel kills the training.",
     ),
     Rule(
         name="DiskNearlyFull",

@@ -63,7 +63,7 @@ _RUN_GPUS = (
     RecordingRule(
         "run:gpu_memory_percent:max",
         highest(of_runs(gpu("memory_percent")), "run"),
-        "The fullest GPU memory of a run.",
+        "Memory use of the fullest GPU of a run.",
     ),
     RecordingRule(
         "run:gpu_temperature_celsius:max",
@@ -134,7 +134,7 @@ _RUN_TRAINING = (
         Foreign(
             'histogram_quantile(0.95, sum by (run, le) (rate(training_step_duration_seconds_bucket{rank=~"0|"}[5m])))'
         ),
-        "95 of 100 steps took no longer. Of the first rank: ranks take their steps together, and have many buckets.",
+        "95 % of steps took no longer. First rank only: ranks step together, and have many buckets.",
     ),
     DATA_WAIT_RATIO,
     SMOOTH_LOSS,
@@ -153,7 +153,7 @@ BEFORE_EXCHANGE_RATIO = RecordingRule(
 CLOCK_RATIO = RecordingRule(
     "gpu:clock_sm:ratio_avg10m",
     of_runs(mean_over("10m", gpu("clock_sm_hertz")) / mean_over("10m", gpu("clock_sm_max_hertz"))),
-    "Of a GPU that a run holds: its clock, of its highest.",
+    "Clock of a GPU that a run holds, as a share of its maximum.",
 )
 
 _UTILIZATION = _once_per_gpu("utilization_percent")
@@ -166,7 +166,7 @@ _MACHINES = (
     RecordingRule(
         "host:gpu_utilization_percent:count",
         count(_once_per_gpu("utilization_percent"), "host"),
-        "GPUs of a machine that tell their utilization: for the mean of several machines.",
+        "GPUs of a machine that report their utilization: for the mean over several machines.",
     ),
     RecordingRule(
         "host:gpu_utilization_percent:avg",
@@ -189,7 +189,7 @@ _MACHINES = (
 )
 
 _FLEET = (
-    RecordingRule("fleet:gpus:count", count(_once_per_gpu("up")), "GPUs that are watched."),
+    RecordingRule("fleet:gpus:count", count(_once_per_gpu("up")), "GPUs watched."),
     RecordingRule("fleet:gpus_up:count", total(_once_per_gpu("up")), "GPUs that answer."),
     RecordingRule(
         "fleet:gpu_utilization_percent:avg",

@@ -11,8 +11,8 @@ RULES = (
         when=Foreign('up{job=~".*pulsetrain.*"}').equals(0),
         hold="5m",
         summary="{instance} cannot be scraped",
-        description="pulsetrain does not run there, or its port cannot be reached: nothing is known of that machine.",
-        advice="systemctl status pulsetrain on the machine; then firewall, address and port.",
+        description="pulsetrain is not running there, or its port cannot be reached: that machine is not monitored.",
+        advice="Run systemctl status pulsetrain on the machine; then check firewall, address and port.",
     ),
     Rule(
         name="PulsetrainSourceDown",
@@ -21,8 +21,8 @@ RULES = (
         when=signal("host", "source_up").equals(0),
         hold="5m",
         summary="{source} cannot be read on {host}",
-        description="Its metrics are missing meanwhile; the others continue.",
-        advice="pulsetrain doctor on that machine says what is wrong.",
+        description="Its metrics are missing; all others continue.",
+        advice="Run pulsetrain doctor on that machine to see what is wrong.",
     ),
     Rule(
         name="PulsetrainPartDown",
@@ -31,8 +31,9 @@ RULES = (
         when=signal("host", "part_up").equals(0),
         hold="5m",
         summary="The {part} of pulsetrain on {host} is down",
-        description="It hangs, or fails again and again: what it should write, send or show is missing meanwhile.",
-        advice="/healthz of that machine and pulsetrain doctor on it say why: a full or hanging disk, a server away.",
+        description="It hangs or keeps failing: what it should write, send or show is missing.",
+        advice="Check /healthz on that machine and run pulsetrain doctor there: is a disk full or hung, or a server "
+        "down?",
     ),
     Rule(
         name="PulsetrainDataOld",
@@ -42,6 +43,7 @@ RULES = (
         hold="2m",
         summary="The newest reading of {host} is {value:duration} old",
         description="pulsetrain answers there, but has read nothing for more than {data_age_seconds} s.",
-        advice="A suspended machine, a hanging driver, a remote run that is no longer synced: pulsetrain doctor there.",
+        advice="Is the machine suspended, its driver hung, or a remote run no longer synced? Run pulsetrain doctor "
+        "there.",
     ),
 )
