@@ -65,8 +65,8 @@ def test_an_invalid_price_is_an_error_that_shows_the_forms(spec: str) -> None:
     [
         ("gcp:a2-highgpu-2g@us-central1", ["gcp:a2-highgpu-2g", "Did you mean gcp:a2-highgpu-1g?"]),
         ("gcp:a2-highgpu-1g@us-centrall1", ["in us-centrall1", "Did you mean us-central1?"]),
-        ("gcp:a2-highgpu-1g@mars", ["Known are us-central1, europe-west4"]),
-        ("lab:dgx@cellar", ["Known are gcp:g2-standard-4, gcp:a2-highgpu-1g", "[lab.on_demand]"]),
+        ("gcp:a2-highgpu-1g@mars", ["Known: us-central1, europe-west4"]),
+        ("lab:dgx@cellar", ["Known: gcp:g2-standard-4, gcp:a2-highgpu-1g", "[lab.on_demand]"]),
         (
             "gcp:a2-highgpu-1g@us-central1:spot",
             ["no spot price", '[gcp.spot] "a2-highgpu-1g" = { us-central1 = PRICE }'],

@@ -126,7 +126,7 @@ def test_a_gpu_without_a_counter_is_estimated_from_polled_power(make_run: MakeRu
     assert (gpu.total.origin, gpu.total.method) == ("estimated", "polled power")
     assert gpu.total.error_joules == pytest.approx(4 * 10**0.5 + 20 + 30)
     assert gpu.power_joules is None
-    assert gpu.notes == ["Power sensors may be off by about 5 % on top, each card in its own way."]
+    assert gpu.notes == ["Power sensors may be off by another 5 % or so, differently on each card."]
 
 
 def test_a_folder_of_an_older_version_with_power_alone_is_estimated(make_run: MakeRun) -> None:
@@ -149,8 +149,8 @@ def test_what_happened_to_a_counter_is_reported(make_run: MakeRun) -> None:
     gpu = only(account(make_run(gpu=lines)).devices, "gpu")
     assert gpu.total is not None and gpu.total.joules == pytest.approx(2000)
     assert gpu.total.method == "counter + power"
-    assert gpu.notes[0] == "The counter was reset once; the energy of that moment is from power."
-    assert gpu.notes[1] == "The counter stood still for 4 s while power was drawn; that is from power."
+    assert gpu.notes[0] == "The counter was reset once; power fills in for that moment."
+    assert gpu.notes[1] == "The counter stood still for 4 s while power was drawn; power fills in."
 
 
 def test_a_gpu_that_reports_nothing_has_no_figure(make_run: MakeRun) -> None:
@@ -167,7 +167,7 @@ def test_a_lost_gpu_is_not_zero_but_a_note_and_a_wider_bound(make_run: MakeRun) 
     gpu = only(account(make_run(gpu=lines)).devices, "gpu")
     assert gpu.total is not None and gpu.total.joules == 500
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 5 * 400
-    assert gpu.notes == ["For 5 s nothing could be read: what was used then is not in it."]
+    assert gpu.notes == ["For 5 s nothing could be read: what was used then is not counted."]
 
 
 def test_a_gpu_lost_at_the_start_is_one_device_and_the_unseen_time_is_in_its_bound(make_run: MakeRun) -> None:
@@ -180,14 +180,14 @@ def test_a_gpu_lost_at_the_start_is_one_device_and_the_unseen_time_is_in_its_bou
     assert (gpu.uuid, gpu.name) == ("GPU-0", "Test")
     assert gpu.total is not None and gpu.total.joules == 400
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 6 * 400
-    assert gpu.notes == ["For 6 s nothing could be read: what was used then is not in it."]
+    assert gpu.notes == ["For 6 s nothing could be read: what was used then is not counted."]
 
 
 def test_the_time_before_a_driver_answered_is_in_the_bound(make_run: MakeRun) -> None:
     gpu = only(account(make_run(gpu=gpu_lines(10)[4:])).devices, "gpu")
     assert gpu.total is not None and gpu.total.joules == pytest.approx(600)
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 4 * 400
-    assert gpu.notes == ["For 4 s nothing could be read: what was used then is not in it."]
+    assert gpu.notes == ["For 4 s nothing could be read: what was used then is not counted."]
 
 
 def test_cpu_and_memory_are_measured_where_rapl_can_be_read(make_run: MakeRun) -> None:
@@ -431,7 +431,7 @@ def test_all_gpus_are_charged_where_it_is_unknown_who_used_them(make_run: MakeRu
     folder = make_run(gpu=gpu_lines(10), process=[process_line(10, cpu_seconds=3.0)])
     gpu = only(account(folder, charge="used").devices, "gpu")
     assert gpu.charged
-    assert gpu.notes == ["Whether the run used it is not known: it is charged."]
+    assert gpu.notes == ["Whether the run used it is unknown, so it is charged."]
 
 
 OWN, ON_GPU_0 = {"cpu_seconds": 3.0}, {"uuid": "GPU-0", "gpu_index": 0}
@@ -490,7 +490,7 @@ def beside(make_run: MakeRun, uuid: str, start: datetime, end: datetime | None, 
 
 def test_another_run_that_watched_the_same_gpu_at_the_same_time_is_reported(make_run: MakeRun) -> None:
     assert beside(make_run, "GPU-0", START + timedelta(minutes=59), START + timedelta(hours=3)) == [
-        "Run 20261116-120500-other-1111 watched GPU 0 too, for 60 s of the same time: do not add the two up."
+        "Run 20261116-120500-other-1111 watched GPU 0 too, for 60 s of the same time: do not add them up."
     ]
 
 

@@ -273,5 +273,5 @@ def test_what_else_changed_is_named_with_the_largest_change_first(make_run: Make
     assert run and [(change.field, change.before, change.after) for change in changes] == [
         ("clock_sm_hertz", 1.9e9, 1.2e9)
     ]
-    with pytest.raises(UsageError, match="not a stretch of time"):
+    with pytest.raises(UsageError, match="not a time range"):
         parse_span("90-60")

@@ -401,7 +401,7 @@ def test_a_request_that_fails_is_tried_again_and_what_cannot_be_checked_is_said(
         server.shutdown()
     assert done.returncode == 0, done.stderr
     assert Troubled.posts == [204, 503, 503, 204]
-    asked = f"where 127.0.0.1:{server.server_port} can be asked is not known"
+    asked = f"no query address is known for 127.0.0.1:{server.server_port}"
     assert done.stdout.endswith(f"not checked: {asked}\n")
 
 

@@ -497,7 +497,7 @@ def test_a_batch_whose_file_is_damaged_is_counted_and_holds_up_no_other(
     pushing(reading(1))
     pushing.end()
     left = pushing.wait()
-    assert left and left.endswith("were lost while they waited")
+    assert left and left.endswith("were lost while waiting")
     assert watts(collector) == [101.0]
 
 

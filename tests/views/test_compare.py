@@ -76,7 +76,7 @@ def test_what_goes_the_other_way_is_said_too(side: Callable[..., Side]) -> None:
 @pytest.mark.parametrize(
     ("slow", "kind", "words"),
     [
-        ({"wait": 50.0, "host": {"cpu_iowait_ratio": 0.3}}, "data_wait", "(base: 10 %). A local SSD"),
+        ({"wait": 50.0, "host": {"cpu_iowait_ratio": 0.3}}, "data_wait", "(base: 10 %). Use a local SSD"),
         ({"other": 10.0}, "other", "logging, checkpoints, validation) 50 % of its step time (base: 0 %)"),
         ({"pause": 30.0}, "outside_steps", "outside of steps (base: 0 %)"),
         (

@@ -41,7 +41,7 @@ def test_of_what_is_not_known_only_carbon_is_named(bare_report: Report) -> None:
         "folder   /data/runs/20261116-013054-true-3f9c",
         "",
         "Carbon and cost",
-        "carbon   not computed: name a region, --carbon-region DE",
+        "carbon   not computed: set a region with --carbon-region DE",
     ]
 
 

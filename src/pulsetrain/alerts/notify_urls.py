@@ -25,7 +25,7 @@ def notify_urls(notify: Notify, environment: Mapping[str, str] = os.environ) -> 
     for place, url in found:
         if not _URL.fullmatch(url):
             raise UsageError(
-                f"{place} contains something that is not a URL.", hint=f"One URL a line, such as {EXAMPLES}"
+                f"{place} contains something that is not a URL.", hint=f"Put one URL on each line, such as {EXAMPLES}"
             )
     if found:
         check_installed()

@@ -43,7 +43,7 @@ def parse_span(text: str) -> tuple[float, float]:
     """Seconds since the start of a run: `120-180`."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*-\s*(\d+(?:\.\d*)?)\s*", text)
     if match is None or float(match[1]) >= float(match[2]):
-        raise UsageError(f"{text!r} is not a stretch of time.", hint="Write seconds since the start: 120-180.")
+        raise UsageError(f"{text!r} is not a time range.", hint="Give seconds since the start: 120-180.")
     return float(match[1]), float(match[2])
 
 

@@ -128,7 +128,9 @@ def condition(text: str) -> Callable[[ListedRun], bool]:
     """Whether a run meets `loss<0.1`, `status=failed` or `lr!=0.1`. One without the value meets none of them."""
     found = _CONDITION.fullmatch(text)
     if not found:
-        raise UsageError(f"{text!r} is not a condition.", hint="Such as 'loss<0.1', status=failed, or a tag: lr=0.1.")
+        raise UsageError(
+            f"{text!r} is not a condition.", hint="Write 'loss<0.1', status=failed, or a tag such as lr=0.1."
+        )
     field, sign, wanted = found.groups()
 
     def meets(run: ListedRun) -> bool:

@@ -126,7 +126,7 @@ def _unknown(wanted: re.Match[str], prices: Prices) -> UsageError:
 
 def _known(word: str, words: list[str]) -> str:
     near = difflib.get_close_matches(word, words, n=1)
-    return f"Did you mean {near[0]}? " if near else f"Known are {', '.join(words)}. "
+    return f"Did you mean {near[0]}? " if near else f"Known: {', '.join(words)}. "
 
 
 class _Head(msgspec.Struct):
@@ -149,12 +149,12 @@ def _parse_list(text: str, file: str) -> dict[str, ListedPrice]:
     try:
         head = msgspec.convert(fields, _Head)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{file}: {error}.", hint='It begins with currency = "USD" and date = 2026-08-21.') from None
+        raise UsageError(f"{file}: {error}.", hint='Start it with currency = "USD" and date = 2026-08-21.') from None
     entries = {}
     for path, value in _leaves(document):
         where = f"{file}: {'.'.join(path)}"
         if len(path) != 4 or path[1] not in ("on_demand", "spot"):
-            raise UsageError(f"{where} is not the price of a machine.", hint=ENTRY_HINT)
+            raise UsageError(f"{where} is not a machine price.", hint=ENTRY_HINT)
         provider, kind, machine, region = path
         try:
             per_hour = msgspec.convert(value, _PerHour)

@@ -205,7 +205,7 @@ def _carbon(
     folder: RunFolder, counting: CountingOptions, energy: RunEnergy, curve: EnergyCurve, refresh: bool
 ) -> tuple[Carbon | None, str]:
     if not counting.carbon_region:
-        return None, "no region is named (--carbon-region DE)"
+        return None, "no region is set (--carbon-region DE)"
     if energy.total is None or len(curve.times) < 2:
         return None, "the energy of the run is not known"
     start, end = (datetime.fromtimestamp(float(curve.walls[place]), UTC) for place in (0, -1))
@@ -221,7 +221,7 @@ def _cost(
     run: Run, counting: CountingOptions, summary: Summary, energy: RunEnergy, progress: TrainingProgress | None
 ) -> tuple[Cost | None, str]:
     if not counting.price:
-        return None, "no price is named (--price '0.30 EUR/kWh')"
+        return None, "no price is set (--price '0.30 EUR/kWh')"
     price = parse_price(counting.price, load_prices())
     total = energy.total
     use = Use(

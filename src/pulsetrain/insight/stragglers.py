@@ -194,9 +194,9 @@ def _held_up(database: Database, steps: Mapping[str, Floats], usual: float) -> I
             "WHERE step = ?",
             [number],
         )
-        rank, host, cause = None, "", "in the exchange of gradients"
+        rank, host, cause = None, "", "in the gradient exchange"
         if silent := _silent_host(database, at["began"], at["at"], extra):
-            host, cause = silent, f"nothing was heard of {silent} meanwhile"
+            host, cause = silent, f"nothing was heard from {silent} meanwhile"
         if steps["behind"][place] > extra / 2:
             rank = int(steps["rank"][place])
             (own,) = database.rows(

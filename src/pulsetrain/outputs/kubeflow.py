@@ -97,7 +97,7 @@ class KubeflowProgress:
             self._post({"trainerStatus": {**status, "lastUpdatedTime": datetime.now(UTC).isoformat()}})
         except (httpx.HTTPError, OSError) as error:
             self._wait = min(2 * self._wait, LONGEST_WAIT_SECONDS)
-            self._part.fail(f"Kubeflow's server did not take the progress: {type(error).__name__}: {error}")
+            self._part.fail(f"Kubeflow's server did not accept the progress: {type(error).__name__}: {error}")
             return self._wait
         self._part.recover()
         self._sent, self._wait = status, self._every_seconds

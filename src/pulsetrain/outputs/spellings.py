@@ -280,7 +280,7 @@ def nvidia_smi(live: Live, scope: Mapping[str, str]) -> Iterator[Family]:
     yield from _smi_processes(live)
     yield from _smi_mig(live)
     failed = sum(count for (kind, _), count in live.events.items() if kind == "source_down")
-    help = "Number of times that a source could not be read any more."
+    help = "Number of times a source became unreadable."
     yield Family("nvidia_smi_failed_scrapes_total", "counter", "", help, [Point((), failed)])
 
 
@@ -302,7 +302,7 @@ def _smi_xids(live: Live, states: Sequence[tuple[SubjectState, Labels]]) -> Iter
         if (xid := live.xids.get(state.subject.key))
     ]
     yield from _known("nvidia_smi_xid_errors_total", "counter", "XID errors since pulsetrain started.", counts)
-    yield from _known("nvidia_smi_xid_last_timestamp_seconds", "gauge", "When the last XID error came.", last)
+    yield from _known("nvidia_smi_xid_last_timestamp_seconds", "gauge", "When the last XID error occurred.", last)
 
 
 def _smi_processes(live: Live) -> Iterator[Family]:
@@ -317,7 +317,7 @@ def _smi_processes(live: Live) -> Iterator[Family]:
         if (held := state.number("gpu_memory_mb")) is not None:
             memory.append(Point(labels, held * MIB))
     yield from _known("nvidia_smi_compute_app_info", "info", "A program on a GPU.", info)
-    yield from _known("nvidia_smi_compute_app_used_memory_bytes", "gauge", "GPU memory that it holds.", memory)
+    yield from _known("nvidia_smi_compute_app_used_memory_bytes", "gauge", "GPU memory that the program holds.", memory)
     yield Family(
         "nvidia_smi_compute_apps_last_collect_success", "gauge", "", "1 while processes can be read.", [Point((), 1)]
     )

@@ -27,7 +27,7 @@ RANK_HEAD = (
 )
 RANK_ALIGN = "rlrrrrrrrrr"
 RANK_SPARE = (10, 5, 8)
-_BASIS = {"steps": "by steps", "folder": "by file stamps", "synchronized": "by NTP", "unknown": "error not known"}
+_BASIS = {"steps": "by steps", "folder": "by file stamps", "synchronized": "by NTP", "unknown": "error unknown"}
 
 
 def node_rows(found: RunNodes, style: Style) -> list[Row]:
@@ -137,8 +137,8 @@ def node_remarks(found: RunNodes) -> list[str]:
     if reference:
         errors = [node.clock.error_seconds for node in found.nodes if node.clock and node.clock.host != reference]
         known = [error for error in errors if error is not None]
-        sure = f"to within {short_duration(max(known))}" if len(known) == len(errors) else "with an error not known"
-        remarks.append(f"Times are those of {reference}; the other hosts are put on them {sure}.")
+        sure = f"to within {short_duration(max(known))}" if len(known) == len(errors) else "with an unknown error"
+        remarks.append(f"Times are on the clock of {reference}; the other hosts are aligned with it {sure}.")
     return remarks
 
 

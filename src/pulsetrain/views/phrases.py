@@ -52,7 +52,7 @@ MOST_OTHERS = 2
 MOST_OWN_METRICS = 8
 LEAST_SHAPE = 3
 """Fewer values have no course to see."""
-NO_CARBON = "name a region, --carbon-region DE"
+NO_CARBON = "set a region with --carbon-region DE"
 SEVERITY = {"warning": "yellow", "critical": "red"}
 
 

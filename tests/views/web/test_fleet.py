@@ -134,7 +134,7 @@ def test_a_fleet_is_shown_with_who_holds_what_idle_and_how_its_trainings_do(
         ("200 OK", "hello", "is not a Prometheus-compatible server."),
         ("500 Oh", "[]", "is not a Prometheus-compatible server."),
         ("200 OK", '{"status":"success","data":{"result":[{"metric":1}]}}', "is not a Prometheus-compatible server."),
-        ("401 No", "", "wants a login."),
+        ("401 No", "", "requires a login."),
         ("422 No", '{"status":"error","error":"too \\u001b[31m much"}', "refused a query: too"),
     ],
 )

@@ -15,7 +15,7 @@ from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run
 
 _WORDS = {Method.COUNTER: "counter", Method.POLLED: "polled power", Method.POWER: "power"}
-SENSOR_NOTE = "Power sensors may be off by about 5 % on top, each card in its own way."
+SENSOR_NOTE = "Power sensors may be off by another 5 % or so, differently on each card."
 
 
 def devices(database: Database, run: Run, clocks: dict[str, HostClock], idle_percent: float) -> list[MeteredDevice]:
@@ -83,17 +83,17 @@ def _compare(figure: DeviceEnergy, stretches: Sequence[Stretch]) -> None:
 
 def _notes(stretches: Sequence[Stretch], faults: CounterFaults) -> Iterable[str]:
     if faults.resets:
-        yield f"The counter was reset {_times(faults.resets)}; the energy of that moment is from power."
+        yield f"The counter was reset {_times(faults.resets)}; power fills in for that moment."
     if faults.jumps:
-        yield f"The counter jumped {_times(faults.jumps)}; the energy of that moment is from power."
+        yield f"The counter jumped {_times(faults.jumps)}; power fills in for that moment."
     if faults.still_seconds:
-        yield f"The counter stood still for {faults.still_seconds:.0f} s while power was drawn; that is from power."
+        yield f"The counter stood still for {faults.still_seconds:.0f} s while power was drawn; power fills in."
     gaps = sum(float(np.sum(part.gap_seconds)) for part in stretches)
     if gaps:
-        yield f"For {gaps:.0f} s nothing could be read: power was taken to be as before and after."
+        yield f"For {gaps:.0f} s nothing could be read: power was assumed to be as before and after."
     unknown = sum(float(np.sum(np.diff(part.times)[part.method == Method.UNKNOWN])) for part in stretches)
     if unknown:
-        yield f"For {unknown:.0f} s nothing could be read: what was used then is not in it."
+        yield f"For {unknown:.0f} s nothing could be read: what was used then is not counted."
     if any(np.any(part.method == Method.POLLED) | np.any(part.method == Method.POWER) for part in stretches):
         yield SENSOR_NOTE
 

@@ -15,7 +15,7 @@ from pulsetrain.rules.thresholds import DEFAULTS
 from pulsetrain.runs.database import Database
 from pulsetrain.runs.folder import Run, RunFolder
 
-UNKNOWN_USE_NOTE = "Whether the run used it is not known: it is charged."
+UNKNOWN_USE_NOTE = "Whether the run used it is unknown, so it is charged."
 
 
 class RunMeters:
@@ -173,7 +173,7 @@ def _also_counted(run: Run, charged: Sequence[DeviceEnergy], others: Iterable[Ru
         shared = [device for uuid, device in own.items() if uuid in watched]
         if shared and seconds > 0:
             names = ", ".join(f"GPU {device.gpu_index}" for device in shared)
-            yield f"Run {other.id} watched {names} too, for {seconds:.0f} s of the same time: do not add the two up."
+            yield f"Run {other.id} watched {names} too, for {seconds:.0f} s of the same time: do not add them up."
 
 
 def _last_written(folder: RunFolder) -> datetime:

@@ -53,7 +53,7 @@ def _why_data_is_late(case: Case) -> _Cause:
     else:
         more = max(2, round(machine.cpu_cores or 4) - 1)
         cause, evidence = "it is loaded by the training process itself", ()
-        advice = f"Load in processes of its own: num_workers={more}, persistent_workers=True."
+        advice = f"Load in separate processes: num_workers={more}, persistent_workers=True."
     return cause, advice, (count, *evidence)
 
 
@@ -61,7 +61,7 @@ def _slow_disks(case: Case) -> _Cause:
     loading, limit = case.facts.devices.loading, case.limits.time_share_ratio
     waiting = seen("cpu_iowait_share", case.facts.machine.iowait_share or 0.0, "ratio", threshold=limit)
     if not _cold(case):
-        advice = "A local SSD, fewer and larger files, a cache near the machine, more prefetching."
+        advice = "Use a local SSD, fewer and larger files, a cache near the machine, or more prefetching."
         return "the loading processes wait for the disks", advice, (waiting,)
     cooled = seen("first_third_read_ratio", loading.cooled_ratio or 0.0, "ratio", threshold=COLD_CACHE_RATIO)
     advice = "Copy the data to a local disk or into memory first, or keep it cached between runs."
@@ -73,7 +73,8 @@ def _slow_workers(case: Case) -> _Cause:
     cores, workers, busy = machine.cpu_cores, loading.workers, loading.worker_cores
     more = f"num_workers={_more_workers(workers, cores)}"
     if machine.cpu_share is not None and machine.cpu_share > limit and cores:
-        advice = f"Cheaper transforms, done once, or on the GPU; or a machine with more than {cores:.0f} cores."
+        advice = f"Make transforms cheaper, do them once or on the GPU, or use a machine with more than {cores:.0f} "
+        "cores."
         return (
             f"all {cores:.0f} cores are busy",
             advice,
@@ -81,11 +82,11 @@ def _slow_workers(case: Case) -> _Cause:
         )
     if busy is not None and busy > BUSY_WORKER_CORES:
         who = "the one loading process is" if workers == 1 else f"the {workers} loading processes are"
-        advice = f"More workers ({more}), cheaper transforms, or decoding on the GPU."
+        advice = f"Use more workers ({more}), cheaper transforms, or decoding on the GPU."
         shown = (seen("worker_cpu_cores", busy, "cores", threshold=BUSY_WORKER_CORES),)
         return f"{who} bound by the CPU", advice, shown
     if workers == 1:
-        return "there is only one loading process", f"More workers: {more}.", ()
+        return "there is only one loading process", f"Use more workers: {more}.", ()
     advice = "More workers and prefetching hide a slow source; a local copy or a cache removes it."
     return f"its {workers} loading processes wait for something else, such as a network", advice, ()
 
@@ -132,7 +133,7 @@ def logging_heavy(case: Case) -> Iterator[Judged]:
             (seen("logging_share", share, "ratio", threshold=limit),),
             seconds=share * case.training_seconds,
             confidence="low",
-            words={"work": "work of the program between its steps"},
+            words={"work": "other work between steps"},
             saved_share=_of_run(case, share),
         )
 

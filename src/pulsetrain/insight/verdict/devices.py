@@ -44,7 +44,7 @@ def idle_gpu(case: Case) -> Iterator[Judged]:
 
 
 def _use_the_gpu(case: Case) -> str:
-    return "The model runs on the CPU: move it and its batches to the GPU (.to('cuda')); nvidia-smi shows whose it is."
+    return "The model runs on the CPU: move it and its batches to the GPU (.to('cuda')); nvidia-smi shows who uses it."
 
 
 def cpu_bottleneck(case: Case) -> Iterator[Judged]:
@@ -83,7 +83,7 @@ def batch_too_small(case: Case) -> Iterator[Judged]:
                 confidence="medium",
                 words={
                     "per": "samples" if batch > 1 else "sample",
-                    "why": f"the optimizer alone takes {100 * share:.0f} % of the computing",
+                    "why": f"the optimizer alone takes {100 * share:.0f} % of the compute time",
                 },
                 saved_share=share * case.training_seconds / case.seconds if case.seconds else None,
             )
@@ -217,7 +217,7 @@ def power_cap(case: Case) -> Iterator[Judged]:
     worst = max(held, key=lambda gpu: (_lowered(gpu, limits.lowered_limit_ratio), gpu.power_share or 0.0))
     lowered = _lowered(worst, limits.lowered_limit_ratio)
     brakes = (worst.brake_share or 0.0) > limits.throttled_ratio
-    words = ": the power supply brakes" if brakes else _of_limits(worst) if lowered else ""
+    words = ": the power supply brakes it" if brakes else _of_limits(worst) if lowered else ""
     yield Judged(
         (
             *_throttled(worst, worst.power_share, limits.throttled_ratio),
@@ -234,7 +234,7 @@ def _lowered(gpu: GpuFacts, ratio: float) -> bool:
 
 
 def _of_limits(gpu: GpuFacts) -> str:
-    return f": it is {gpu.limit_watts:.0f} W, and may be {gpu.limit_max_watts:.0f} W"
+    return f": it is set to {gpu.limit_watts:.0f} W of at most {gpu.limit_max_watts:.0f} W"
 
 
 def _known(signal: str, value: float | None, unit: str) -> tuple[Evidence, ...]:

@@ -197,7 +197,7 @@ def load_imbalance(case: Case) -> Iterator[Judged]:
     if len(busy) > 1 and max(busy) - min(busy) > limit:
         yield Judged(
             (seen("least", min(busy), "ratio"), seen("most", max(busy), "ratio", threshold=min(busy) + limit)),
-            words={"what": "busy, from one GPU to the other"},
+            words={"what": "busy, from GPU to GPU"},
             confidence="medium",
         )
         return

@@ -55,7 +55,7 @@ def find(sent: SentTally, target: PushTarget, client: Client) -> ArrivalCheck:
     """Count the samples of each name, host and run, until all are there or no more come."""
     url = query_url(target)
     if url is None:
-        return ArrivalCheck(0, f"where {target.host} can be asked is not known")
+        return ArrivalCheck(0, f"no query address is known for {target.host}")
     found: Counter[SeriesGroup] = Counter()
     waiting = set(sent.groups)
     patience = FLUSHED_PATIENCE_SECONDS if _flush(target, client) else PATIENCE_SECONDS
@@ -75,7 +75,7 @@ def find(sent: SentTally, target: PushTarget, client: Client) -> ArrivalCheck:
     except PushError as error:
         return ArrivalCheck(0, error.message.rstrip("."))
     except msgspec.MsgspecError:
-        return ArrivalCheck(0, f"{target.host} answers a query with something else")
+        return ArrivalCheck(0, f"{target.host} gave an unexpected answer to a query")
     return ArrivalCheck(found.total())
 
 

@@ -84,4 +84,4 @@ def _matrix(answer: bytes) -> Mapping[tuple[str, Labels], Array]:
     try:
         return dict(series())
     except msgspec.MsgspecError:
-        raise PushError("the server answers a query with something else.") from None
+        raise PushError("the server gave an unexpected answer to a query.") from None

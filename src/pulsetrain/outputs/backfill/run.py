@@ -21,7 +21,7 @@ from pulsetrain.runs.tables import LINE_TABLES
 _TOO_OLD = ("out of bounds", "out of order", "too old", "too far behind")
 _HINTS = {
     "small_timestamp": "They are older than it keeps: start it with a longer -retentionPeriod.",
-    "big_timestamp": "They lie in its future: is the clock of one of the machines wrong?",
+    "big_timestamp": "They are in its future: is the clock of one of the machines wrong?",
 }
 
 
@@ -80,8 +80,8 @@ def _refused(sent: SentTally, refusal: Refused) -> PulsetrainError:
     hint = None
     if any(sign in refusal.message for sign in _TOO_OLD):
         hint = (
-            "Prometheus takes samples older than an hour, or than the newest of their series, only when prometheus.yml "
-            "has storage: {tsdb: {out_of_order_time_window: 30d}}, as far back as the run lies."
+            "Prometheus accepts samples older than an hour, or than the newest in their series, only when "
+            "prometheus.yml has storage: {tsdb: {out_of_order_time_window: 30d}}, at least as long as the run is old."
         )
     parts = [f"{sent.samples:,} were taken" if sent.samples else "", f"{sent.there:,} were there" if sent.there else ""]
     taken = f"Of the others, {' and '.join(filter(None, parts))}." if any(parts) else None

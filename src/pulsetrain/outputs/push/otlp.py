@@ -49,7 +49,7 @@ class OtlpChannel:
         body = gzip.compress(msgspec.json.encode(document([*series, *otel_series(series)])), 1)
         answer = self._client.post(self._url, body, HEADERS)
         if words := _refused_in_part(answer):
-            log.warning("%s took only a part: %s", self._client.host, words)
+            log.warning("%s accepted only some: %s", self._client.host, words)
 
     def halves(self, series: Sequence[PushSeries]) -> Halves | None:
         """A histogram is one point here: its series stay together."""

@@ -68,4 +68,4 @@ class PushOutput:
     def _hint(self, target: PushTarget) -> str:
         if self._origin.run is None or not KINDS[target.kind].takes_history:
             return ""
-        return f"\n  hint: the run has it all: pulsetrain export {self._origin.run.id} --to {target.spec}"
+        return f"\n  hint: the run folder has all of them: pulsetrain export {self._origin.run.id} --to {target.spec}"

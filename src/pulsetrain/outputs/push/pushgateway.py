@@ -20,7 +20,7 @@ from pulsetrain.outputs.push.outlet import PushLink
 
 log = logging.getLogger(__name__)
 
-PROMISE = "It gets the state of the moment when it works."
+PROMISE = "It gets the current state once it works again."
 JOB = "pulsetrain"
 """Where no training has a name."""
 MOST_NAME_LETTERS = 200

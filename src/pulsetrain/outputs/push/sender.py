@@ -27,7 +27,7 @@ MOST_REQUESTS = 100
 """So often the parts of a batch are tried; what is still refused then counts as refused whole."""
 AHEAD_SECONDS = 300.0
 """A sample further in the server's future would make it refuse those that follow."""
-PROMISE = "Readings are kept, and sent when it works."
+PROMISE = "Readings are kept, and sent once it works again."
 
 
 class Channel(Protocol):
@@ -89,7 +89,7 @@ class Sender:
         unsent = self._spool.samples
         parts = [f"{unsent:,} samples could not be sent"] if unsent else []
         if lost := self._lost + self._spool.dropped_samples:
-            parts.append(f"{lost:,} were lost while they waited")
+            parts.append(f"{lost:,} were lost while waiting")
         if self._refused:
             parts.append(f"{self._refused:,} were refused")
         if unsent and self._backoff.trouble:

@@ -14,7 +14,7 @@ from pulsetrain.settings import Push
 
 FORMS = (
     ", ".join(f"{kind}:{about.example_url}" for kind, about in KINDS.items())
-    + ", or NAME of a section [push.NAME] in pulsetrain.toml"
+    + ", or the NAME of a [push.NAME] section in pulsetrain.toml"
 )
 
 

@@ -49,8 +49,8 @@ def parse_tracker(to: str) -> TrackerTarget:
     """The tracker that `--to` names. UsageError for one that cannot be used here."""
     kind, _, place = to.partition(":")
     if not place:
-        raise UsageError(f"{kind}: names no place.", hint=f"Write {KINDS[kind].example}.")
+        raise UsageError(f"{kind}: needs a place.", hint=f"Write {KINDS[kind].example}.")
     if KINDS[kind].is_folder and (place.startswith("//") or "://" in place):
-        raise UsageError(f"{to} names a server, and {kind}: takes a folder.", hint=f"Write {KINDS[kind].example}.")
+        raise UsageError(f"{to} is a server, but {kind}: takes a folder.", hint=f"Write {KINDS[kind].example}.")
     require(KINDS[kind].package, kind, f"{kind}:")
     return TrackerTarget(kind, place)

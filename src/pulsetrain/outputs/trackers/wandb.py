@@ -73,7 +73,7 @@ class WandbTracker:
             axis = "elapsed_seconds" if row.of_machine else "step"
             self._run.log({**row.values, axis: row.step, "_timestamp": row.time}, step=row.number, commit=True)
         if missing and self._run.step <= missing[-1].number:  # wandb's own process answers when it has taken them all
-            raise PulsetrainError("wandb did not take all rows.")
+            raise PulsetrainError("wandb did not accept all rows.")
 
     def finish(self, ending: Ending) -> None:
         self._run.summary.update({**ending.figures, **ending.words})

@@ -44,8 +44,8 @@ def _of_runs(sides: Sequence[Side], limits: Thresholds) -> Iterator[str]:
 def _caution(speeds: Sequence[Speed]) -> Iterator[str]:
     if any(found.deciding and abs(found.deciding.change) < SMALL for found in speeds):
         yield (
-            "Runs of one and the same program differ too, by the state of the machine: "
-            "repeat them before you believe a small difference."
+            "Runs of the same program also differ with the state of the machine: "
+            "repeat them before you trust a small difference."
         )
 
 
@@ -94,7 +94,7 @@ def _counted_differently(sides: Sequence[Side]) -> Iterator[str]:
     yield from _differ("PUE differs", {label: f"{energy.pue:g}" for label, energy in energies.items()})
     carbons = {side.label: side.report.carbon for side in sides}
     yield from _differ(
-        "Carbon is that of different places or times",
+        "Carbon is for different places or times",
         {label: f"{carbon.region}, {carbon.grams_per_kwh:.0f} g/kWh" for label, carbon in carbons.items() if carbon},
     )
     yield from _differ("Prices differ", {side.label: side.report.cost.basis for side in sides if side.report.cost})

@@ -132,7 +132,7 @@ def cause_text(cause: Cause) -> str:
 def _no_gpu(cause: Cause) -> str:
     return (
         f"No process of {cause.run} was seen on a GPU, and GPU memory in use rose by "
-        f"{cause.here['gpu_memory_rise_mb']:.0f} MiB at most: it seems to work on the CPU."
+        f"{cause.here['gpu_memory_rise_mb']:.0f} MiB at most: it seems to run on the CPU."
     )
 
 

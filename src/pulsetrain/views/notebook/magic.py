@@ -40,7 +40,7 @@ def run_cell(shell: Any, cell: str, options: Any) -> object:
     """Run a cell between `init` and `finish`. Returns the value of its last expression, as a cell does."""
     __tracebackhide__ = True
     if api.current_run() is not None:
-        api.tell("pulsetrain: this cell is part of the run that is being recorded already")
+        api.tell("pulsetrain: this cell is already part of the run being recorded")
         return _execute(shell, cell)
     api.init(
         options.name,

@@ -90,7 +90,7 @@ class RunPanel {
   showToolbar() {
     const button = (name, title, act) => h("button", { type: "button", class: "small", title, onclick: act }, name);
     this.shown = h("span", { class: "state", role: "status" });
-    show(this.toolbar, this.shown, button("back", "The view before (double click)", () => this.axis.back()), button("all", "All of the run", () => this.axis.all()));
+    show(this.toolbar, this.shown, button("back", "Previous view (double click)", () => this.axis.back()), button("all", "Whole run", () => this.axis.all()));
   }
 
   showState() {

@@ -306,7 +306,7 @@ class DashboardScreen(Screen[None]):
         except (ProcessLookupError, psutil.NoSuchProcess):
             self.show_notice(f"{process.pid} has ended")
         except PermissionError:
-            self.show_notice(f"{process.pid} belongs to {process.user or 'somebody else'}: not allowed")
+            self.show_notice(f"{process.pid} belongs to {process.user or 'someone else'}: not allowed")
         else:
             self.show_notice(f"sent {number.name} to {process.pid}")
 

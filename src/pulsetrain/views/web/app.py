@@ -34,7 +34,8 @@ PAGES = ("/", "/run/{id}", "/compare", "/machine", "/api")
 """Addresses at which the page itself is answered; what it shows there is its own matter."""
 TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml", "txt": "text/plain"}
 STATIC = "static"
-ABOUT = "Runs and machines. All is read-only, but for deleting runs where `pulsetrain serve --allow-delete` lets it."
+ABOUT = "Runs and machines. Everything is read-only, except deleting runs where `pulsetrain serve --allow-delete` "
+"allows it."
 
 Id = Annotated[str, msgspec.Meta(max_length=200, description="The id of a run: the name of its folder.")]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e12, description="Elapsed seconds of the run.")]
@@ -51,7 +52,7 @@ class SeriesQuery(msgspec.Struct, frozen=True, kw_only=True):
     chart: Keys
     start: Seconds | None = None
     end: Seconds | None = None
-    points: Annotated[int, msgspec.Meta(ge=2, le=api.MOST_POINTS, description="Of a line at most.")] = 800
+    points: Annotated[int, msgspec.Meta(ge=2, le=api.MOST_POINTS, description="At most, for each line.")] = 800
     smooth: Annotated[float, msgspec.Meta(ge=0, le=0.5, description="Share of the time to smooth over.")] = 0.0
 
 
@@ -80,7 +81,7 @@ class MachineQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 class FleetQuery(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Annotated[float, msgspec.Meta(ge=60, le=1e6)] = 3600.0
-    host: Annotated[str, msgspec.Meta(max_length=200, description="One node alone.")] = ""
+    host: Annotated[str, msgspec.Meta(max_length=200, description="Only this node.")] = ""
 
 
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +161,7 @@ def _catalog(site: Site, id: str, query: NoQuery) -> api.Document:
 
 def _fleet(site: Site, id: str, query: FleetQuery) -> api.Document:
     if site.fleet is None:
-        raise api.NotFound("this server shows no fleet.", hint="Start it with --from http://victoria:8428.")
+        raise api.NotFound("this server does not show a fleet.", hint="Start it with --from http://victoria:8428.")
     return site.fleet.document(query.seconds, query.host)
 
 

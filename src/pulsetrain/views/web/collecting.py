@@ -83,7 +83,7 @@ class Collecting:
         except _Refused as error:
             status, document = error.status, {"error": str(error)}
         except TimeoutError:
-            status, document = HTTPStatus.REQUEST_TIMEOUT, {"error": "the segment did not come in time."}
+            status, document = HTTPStatus.REQUEST_TIMEOUT, {"error": "the segment did not arrive in time."}
         except OSError as error:
             full = error.errno in FULL
             status = HTTPStatus.INSUFFICIENT_STORAGE if full else HTTPStatus.SERVICE_UNAVAILABLE
@@ -97,9 +97,9 @@ class Collecting:
         try:
             asked = msgspec.json.decode(data, type=JobQuestion)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not a question about a job.") from None
+            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not a valid job query.") from None
         if not (is_word(asked.host) and is_word(asked.run)):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not the name of a host, or not the id of a run.")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "that is not a valid host name or run id.")
         return self._receiver.jobs.run_of(asked.job, asked.host, asked.run)
 
     def _checked(self, scope: "Scope") -> list[str]:
@@ -108,12 +108,12 @@ class Collecting:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = token.strip().encode("utf-8", "replace") if scheme.lower() == "bearer" else b""
         if not hmac.compare_digest(given, self._token):
-            raise _Refused(HTTPStatus.UNAUTHORIZED, "the token of the collector is missing or wrong.")
+            raise _Refused(HTTPStatus.UNAUTHORIZED, "the collector token is missing or wrong.")
         parts: list[str] = scope["path"].removeprefix(f"{COLLECTOR_PATH}/").split("/")
         if len(parts) != 3 and parts != [JOBS]:
             raise _Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address.")
         if scope["method"] != ("POST" if parts == [JOBS] else "PUT"):
-            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "segments are PUT here.")
+            raise _Refused(HTTPStatus.METHOD_NOT_ALLOWED, "send segments with PUT.")
         return parts
 
 
@@ -135,10 +135,10 @@ async def _body(receive: "Receive") -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise _Refused(HTTPStatus.BAD_REQUEST, "the sender went away.")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the sender disconnected.")
         found += message.get("body", b"")
         if len(found) > MOST_SEGMENT_BYTES:
-            raise _Refused(HTTPStatus.BAD_REQUEST, "it is larger than a segment may be.")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the segment is too large.")
         if not message.get("more_body"):
             return bytes(found)
 

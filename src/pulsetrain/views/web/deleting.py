@@ -14,8 +14,8 @@ DESCRIPTION: dict[str, Any] = {
     "summary": "Deletes a run that has ended, with all its files. Needs `pulsetrain serve --allow-delete`.",
     "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}],
     "responses": {
-        "200": {"description": "It is deleted.", "content": {"application/json": {"schema": {"type": "object"}}}},
-        "403": _PROBLEM | {"description": "This server deletes nothing, or a page of another origin asks."},
+        "200": {"description": "The run was deleted.", "content": {"application/json": {"schema": {"type": "object"}}}},
+        "403": _PROBLEM | {"description": "This server does not delete runs, or the request is from another origin."},
         "404": _PROBLEM,
         "409": _PROBLEM | {"description": "The run may still be in progress."},
         "503": _PROBLEM,
@@ -32,7 +32,7 @@ def delete_run(site: Site, id: str) -> Document:
     """Delete a run that has ended."""
     if not site.allow_delete:
         raise DeletingOff(
-            "this server deletes no runs.", hint="Start it with --allow-delete, or use pulsetrain runs remove."
+            "this server does not delete runs.", hint="Start it with --allow-delete, or use pulsetrain runs remove."
         )
     if not site.remove(id):
         raise NotFound(f"there is no run {id!r}.")

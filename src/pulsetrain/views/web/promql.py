@@ -59,13 +59,13 @@ class PromServer:
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address if "://" in address else f"http://{address}")
-        hint = "Say a URL: --from http://victoria:8428."
+        hint = "Give a URL: --from http://victoria:8428."
         try:
             wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
         except ValueError:
             wrong = True
         if wrong:
-            raise UsageError(f"{address.rpartition('@')[2]!r} is not the address of a server.", hint=hint)
+            raise UsageError(f"{address.rpartition('@')[2]!r} is not a server address.", hint=hint)
         host = parts.netloc.rpartition("@")[2]
         self.title = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
         """Its address, without a login."""
@@ -101,7 +101,7 @@ class PromServer:
         except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:
             raise PulsetrainError(f"{self.title} cannot be reached: {in_words(error)}.") from None
         if response.status_code in (401, 403):
-            raise PulsetrainError(f"{self.title} wants a login.", hint="Put it into the address, or into ~/.netrc.")
+            raise PulsetrainError(f"{self.title} requires a login.", hint="Put it in the address or in ~/.netrc.")
         return _decoded(self.title, body)
 
     def _opened(self) -> "httpx.Client":

@@ -51,8 +51,8 @@ def checked_token(token: str) -> str:
     """A token that the user chose, if it cannot be guessed."""
     if len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable():
         raise UsageError(
-            f"PULSETRAIN_TOKEN is too short: it needs {LEAST_TOKEN} characters or more, all of ASCII.",
-            hint="Make one: openssl rand -hex 24; or unset it, and one is generated.",
+            f"PULSETRAIN_TOKEN is not usable: it needs at least {LEAST_TOKEN} printable ASCII characters.",
+            hint="Make one: openssl rand -hex 24; or unset it to have one generated.",
         )
     return token
 
@@ -109,7 +109,7 @@ class RequestGuard:
         if not self._knows(headers.get("host", "")):
             return HTTPStatus.MISDIRECTED_REQUEST, "Unknown host name. See: pulsetrain serve --allow-host", {}
         if _is_of_another_origin(headers) if deletes else _is_cross_site(headers):
-            return HTTPStatus.FORBIDDEN, "Requests of other sites are refused.", {}
+            return HTTPStatus.FORBIDDEN, "Requests from other sites are refused.", {}
         if scope["path"] in OPEN_PATHS:
             return None
         if self._may_pass and not await self._may_pass(headers.get("authorization", "")):

@@ -18,7 +18,7 @@ export class FleetPart {
     const host = new URLSearchParams(location.search).get("host") ?? "";
     const found = await ask("/fleet", { seconds: Math.max(60, seconds), host });
     this.problem.hidden = !found.problem;
-    this.problem.textContent = found.problem ? `${found.problem} What is below is missing or old.` : "";
+    this.problem.textContent = found.problem ? `${found.problem} Data below is missing or old.` : "";
     if (found.problem) return;
     const all = found.host ? button({ class: "small", onclick: () => go(`/machine?seconds=${seconds}`) }, "all nodes") : null;
     show(this.title, found.host ? `${found.host}, at ${found.server} ` : `Fleet at ${found.server} `, all);
