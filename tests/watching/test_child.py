@@ -19,7 +19,7 @@ def start_others():
 
 others = threading.Thread(target=start_others)
 others.start()
-print(child.run(os.environ, lambda pid: None).code)
+print(child.run(os.environ, lambda pid: None).exit_code)
 ended.set()
 others.join()
 child.release()
