@@ -148,9 +148,9 @@ def test_a_file_named_by_the_environment_replaces_that_in_the_home(home: Path, m
         ('currency = "EUR"\n[gcp.spot]\nx = { y = "1.25" }', "gcp.spot.x.y: Expected `float`, got `str`"),
         ('currency = "EUR"\n[gcp.spot]\nx = { y = 0 }', "gcp.spot.x.y: Expected `float` > 0"),
         ('currency = "EUR"\n[gcp.spot]\nx = { y = nan }', "gcp.spot.x.y"),
-        ('currency = "EUR"\n[gcp.spot]\nx = 1.25', "gcp.spot.x is not the price of a machine"),
-        ('currency = "EUR"\n[gcp.reserved]\nx = { y = 1 }', "gcp.reserved.x.y is not the price of a machine"),
-        ('currency = "EUR"\nspot = 3', "spot is not the price of a machine"),
+        ('currency = "EUR"\n[gcp.spot]\nx = 1.25', "gcp.spot.x is not a machine price"),
+        ('currency = "EUR"\n[gcp.reserved]\nx = { y = 1 }', "gcp.reserved.x.y is not a machine price"),
+        ('currency = "EUR"\nspot = 3', "spot is not a machine price"),
         (b'currency = "\xff"', "not valid TOML"),
     ],
 )
