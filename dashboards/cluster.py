@@ -359,7 +359,7 @@ def _cache() -> list[Panel]:
             "Cache traffic",
             Line(f"sum by (host) (rate({catalog.CACHE_SENT.name}{{}}{queries.PER_SECOND}))", "{{host}} sent"),
             Line(f"-sum by (host) (rate({catalog.CACHE_FETCHED.name}{{}}{queries.PER_SECOND}))", "{{host}} fetched"),
-            help="Sent to those who train, above; fetched from the server of the shards, below the line.",
+            help="Sent to training processes, above; fetched from the shard server, below the line.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -368,7 +368,7 @@ def _cache() -> list[Panel]:
         chart(
             "Cache disk",
             Line(f"{catalog.CACHE_DISK.name}{{}} / {catalog.CACHE_DISK_LIMIT.name}{{}}", "{{host}}"),
-            help="Disk that cached slices take, of the most that they may take.",
+            help="Disk space taken by cached slices, and its limit.",
             unit="percentunit",
             width=8,
             maximum=1,

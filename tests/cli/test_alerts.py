@@ -57,9 +57,9 @@ def test_an_alert_is_on_every_surface_until_it_is_silenced(
         assert eventually(lambda: len(lines(home)) >= 2)
         listed = json.loads(pulsetrain("alerts", "last", "--json").stdout)
         assert {(one["rule"], one["labels"]["gpu_index"]) for one in listed["firing"]} == {("GpuHot", 0), ("GpuHot", 1)}
-        assert "GPU 1 of" in pulsetrain("alerts").stdout
+        assert "GPU 1 on" in pulsetrain("alerts").stdout
         shown = eventually(lambda: "Alerts" in (top := pulsetrain("top", "last", "--once").stdout) and top)
-        assert "GpuHot  GPU 0 of" in shown
+        assert "GpuHot  GPU 0 on" in shown
         silenced = pulsetrain("alerts", "silence", "gpuhot", "--for", "2h", "--run", "last")
         assert "GpuHot for 2" in silenced.stdout
         assert "is silenced until" in silenced.stdout
@@ -75,7 +75,7 @@ def test_an_alert_is_on_every_surface_until_it_is_silenced(
 def test_top_of_this_machine_has_alerts_by_the_thresholds_of_the_user(pulsetrain: Pulsetrain, tmp_path: Path) -> None:
     (tmp_path / "pulsetrain.toml").write_text(HOT)
     shown = pulsetrain("top", "--simulate", "1xL4", "--once").stdout
-    assert "GpuHot  GPU 0 of" in shown
+    assert "GpuHot  GPU 0 on" in shown
 
 
 def test_wrong_names_get_a_clear_answer(pulsetrain: Pulsetrain) -> None:

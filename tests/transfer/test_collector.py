@@ -184,7 +184,7 @@ def test_a_wrong_token_or_a_damaged_segment_leaves_no_trace(collect: Callable[..
     assert collector.put(path, data[:-1]) == 400
     assert collector.put(path, bytes(9 * 2**20)) == 400
     assert list(collector.home.iterdir()) == []
-    with pytest.raises(StoreRejected, match="token of the collector"):
+    with pytest.raises(StoreRejected, match="collector token"):
         send(collector.server.url, path, data, "wrong")
     with pytest.raises(StoreError, match="does not answer"):
         send("http://127.0.0.1:1", path, data)

@@ -165,7 +165,7 @@ def test_an_answer_without_end_is_given_up(ask: Callable[..., dict[str, Any]], m
 
 @pytest.mark.parametrize("address", ["", "ftp://a", "http://", "http://a:b"])
 def test_an_address_that_is_none_is_said_at_the_start(address: str) -> None:
-    with pytest.raises(UsageError, match="is not the address of a server"):
+    with pytest.raises(UsageError, match="is not a server address"):
         Fleet(address)
 
 
