@@ -368,7 +368,7 @@ def _cache() -> list[Panel]:
         chart(
             "Cache disk",
             Line(f"{catalog.CACHE_DISK.name}{{}} / {catalog.CACHE_DISK_LIMIT.name}{{}}", "{{host}}"),
-            help="Disk space taken by cached slices, and its limit.",
+            help="Disk space taken by cached slices, as a share of its limit.",
             unit="percentunit",
             width=8,
             maximum=1,
