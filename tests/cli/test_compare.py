@@ -70,7 +70,7 @@ def test_runs_stand_side_by_side_with_verdict_cause_and_differences(
     assert differs.keys() == {"lr", "torch", "commit"}
     assert "2.12.0" in differs["torch"] and "2.13.0" in differs["torch"]
     assert "3f9c1b20d4 with changes" in differs["commit"]
-    assert "repeat them before you believe a small difference" in done.stdout
+    assert "repeat them before you trust a small difference" in done.stdout
 
 
 class _Page(HTMLParser):

@@ -152,7 +152,7 @@ def test_a_run_that_was_recorded_here_is_left_alone(tmp_path: Path) -> None:
     (own / "run.json").write_text("{}")
     deliver(tmp_path, segments([line(0)]))
     (found,) = fetcher(tmp_path).look()
-    assert "run of its own" in found.refused
+    assert "was not fetched" in found.refused
     assert sorted(path.name for path in own.iterdir()) == ["run.json"]
     with pytest.raises(NotFetched):
         Assembly(RunFolder(own))
