@@ -224,4 +224,4 @@ def test_a_run_that_cannot_be_sent_says_so_at_its_end(
     said = sending.close(seconds=0.5)
     assert said
     assert "the end of the run was not sent" in said
-    assert "works again" not in caplog.text
+    assert "sending to there works again" not in caplog.text
