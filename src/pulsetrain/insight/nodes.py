@@ -188,7 +188,8 @@ def _status(folder: RunFolder, run: Run, name: str, host: Host, silent: float) -
         return "vanished"
     if silent > max(SILENT_SECONDS, SILENT_TICKS * run.interval_seconds):
         return "vanished"
-    if attempt and run.status not in ("running", "died"):  # the others have ended, and it has not said so
+    others = [host for other, host in run.hosts.items() if other != name]
+    if attempt and others and all(other.attempts and other.attempts[-1].ended is not None for other in others):
         moved = max((file.stat().st_mtime for file in folder.host_folder(name).iterdir()), default=0.0)
         return "vanished" if time.time() - moved > SILENT_SECONDS else "running"
     return run.status
