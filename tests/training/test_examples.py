@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pulsetrain.insight.parts import STEP_PARTS
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -63,7 +65,7 @@ def check(training: dict[str, Any], *, ranks: int = 1) -> None:
     assert 0 < training["step_seconds_p50"] <= training["step_seconds_p95"]
     assert training["samples_per_second"] > 0
     assert training["ranks"] == ranks
-    shares = [training[f"{part}_share"] for part in ("data_wait", "forward", "backward", "optimizer", "other")]
+    shares = [training[f"{part}_share"] for part in STEP_PARTS]
     assert sum(share for share in shares if share is not None) == pytest.approx(1, abs=0.01)
 
 
