@@ -71,10 +71,10 @@ def training() -> "Callable[[int], None]":
 def main(pairs: int, steps: int) -> None:
     from pulsetrain.training.hooks import patch_torch
 
-    train = training()
     off = state()
     patch_torch(torch)
     on = state()
+    train = training()  # as under `pulsetrain run`, which is there before any optimizer
     found: dict[str, list[float]] = {"unwatched_us": [], "watched_us": []}
     for pair in range(pairs + 1):  # the first warms up
         order = (("unwatched_us", off), ("watched_us", on))

@@ -253,6 +253,23 @@ def test_init_sees_the_loop_as_run_does_whether_torch_was_imported_before_or_aft
     assert all(line["samples"] == 2 and line["backward_seconds"] > 0 for line in lines)
 
 
+def test_an_optimizer_that_is_older_than_init_makes_steps_of_all_its_passes(home: Path, user_python: str) -> None:
+    script = """
+    import torch, pulsetrain
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    pulsetrain.init()
+    for _ in range(3):
+        for _ in range(2):
+            model(torch.ones(2, 4)).mean().backward()
+        optimizer.step()
+    pulsetrain.finish()
+    """
+    ours = [str(Path(pulsetrain.__file__).parents[1]), str(Path(psutil.__file__).parents[1])]
+    finished(start(home, script, python=user_python, PYTHONPATH=os.pathsep.join(ours)))
+    assert [line["accumulation"] for line in training(home)] == [2, 2, 2]
+
+
 def test_init_twice_is_one_run(home: Path) -> None:
     script = """
     import pulsetrain

@@ -50,7 +50,8 @@ def test_a_host_that_was_cut_off_loses_nothing_and_one_that_vanished_is_marked(t
                 RANK=str(number),
                 WORLD_SIZE=str(len(HOSTS)),
             )
-            assert eventually(lambda host=host: any(home.path.glob(f"2*/{host}"))), said()
+            folder = f"2*/{host}"
+            assert eventually(lambda: any(home.path.glob(folder))), said()  # noqa: B023
         assert len(list(home.runs())) == 1  # though no folder is common to them
         arrived = home.resolve("last")
         recorded = {host: Home(tmp_path / host / "runs").resolve("last") for host in HOSTS}

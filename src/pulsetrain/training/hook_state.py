@@ -50,6 +50,9 @@ class HookState:
         self._others: set[Hashable] = set()
         """Those that updated since."""
 
+    def add_optimizer(self, optimizer: Any) -> None:
+        self.optimizers.add(weakref.ref(optimizer, self.optimizers.discard))
+
     def begins_step(self, key: Hashable, optimizer: Any) -> bool:
         """Whether the update of this optimizer is the first of a step: since the last such came only others."""
         if key == self._first_key or key in self._others:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
 import time
-import weakref
 from importlib import import_module
 from typing import Any
 
@@ -127,7 +127,7 @@ def watch_new_optimizers(torch: Any, state: HookState) -> None:
 
     @guarded
     def made(self: Any) -> None:
-        state.optimizers.add(weakref.ref(self, state.optimizers.discard))
+        state.add_optimizer(self)
         loop = loops.existing()
         if loop is not None:
             loop.note((loop.batches.optimizer_made, time.perf_counter()))
@@ -138,3 +138,7 @@ def watch_new_optimizers(torch: Any, state: HookState) -> None:
         made(self)
 
     kind._patch_step_function = _patch_step_function
+    if not getattr(torch.__spec__, "_initializing", False):  # PyTorch was there before us, and so may optimizers be
+        for one in gc.get_objects():
+            if issubclass(type(one), kind):
+                state.add_optimizer(one)
