@@ -3,17 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz bench lint format docs lock clean
+.PHONY: help demo test coverage fuzz bench lint format docs lock clean
 
 help:
-	@echo "make demo    watch a small training on simulated GPUs"
-	@echo "make test    all checks and tests"
-	@echo "make fuzz    look for what breaks readers and the server, for an hour"
-	@echo "make bench   cost and accuracy, beside peers"
-	@echo "make lint    formatting, lint, types, import direction"
-	@echo "make format  format the code"
-	@echo "make docs    regenerate tables and pictures"
-	@echo "make lock    choose the newest versions for requirements.txt"
+	@echo "make demo      watch a small training on simulated GPUs"
+	@echo "make test      all checks and tests"
+	@echo "make coverage  which lines of our own process the tests reach"
+	@echo "make fuzz      look for what breaks readers and the server, for an hour"
+	@echo "make bench     cost and accuracy, beside peers"
+	@echo "make lint      formatting, lint, types, import direction"
+	@echo "make format    format the code"
+	@echo "make docs      regenerate tables and pictures"
+	@echo "make lock      choose the newest versions for requirements.txt"
 
 demo: .venv/ready
 	@$(BIN)/pulsetrain demo
@@ -22,6 +23,10 @@ test: lint .venv-user/ready .venv-notebook/ready .venv-transfer/ready .venv-trac
 	@.ci/servers
 	@[ -e .debian-root/ready ] || .ci/debian-root .debian-root $(BIN)/python
 	@.ci/tests $(BIN)
+
+# In a target of its own: measuring takes as long as the tests themselves.
+coverage: .venv/ready
+	$(BIN)/pytest -n 3 --dist worksteal --cov --cov-report=term
 
 # The same targets as in `make test`, with random examples, many times as many: PULSETRAIN_FUZZ_TIMES.
 fuzz: .venv/ready
