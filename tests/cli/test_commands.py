@@ -52,7 +52,7 @@ def test_an_unknown_command_says_how_to_watch_it(pulsetrain: Pulsetrain) -> None
         (("run", "--interval", "soon", "--", "true"), "soon"),
         (("run", "--tag", "novalue", "--", "true"), "key=value"),
         (("run", "--simulate", "8xTPU", "--", "true"), "TPU"),
-        (("run", "--simulate", "2xL4", "--gpus", "7", "--", "true"), "no GPU 7"),
+        (("run", "--simulate", "2xL4", "--gpus", "7", "--", "true"), "no single GPU here matches 7"),
         (("run", "--gpus", "0", "--", "true"), "--gpus 0: no GPU here"),
         (("sample", "--gpus", "0,GPU-12"), "--gpus 0,GPU-12: no GPU here"),
         (("sample", "--nonsense"), "nonsense"),

@@ -95,7 +95,7 @@ def test_a_hole_is_filled_by_its_neighbors_and_that_is_said() -> None:
     assert carbon.grams == pytest.approx(0.5 * 100 + 0.5 * 100 + 0.5 * 300 + 0.5 * 300)
     assert carbon.quality == "mixed"
     assert carbon.notes == [
-        "No value for 2026-03-20 12:30 to 13:30 UTC: filled in from those before and after.",
+        "No value for 2026-03-20 12:30 to 13:30 UTC: filled in from the values before and after.",
         "Of the energy, by kind of value: actual 50 %, last known 50 %.",
     ]
 
@@ -107,7 +107,7 @@ def test_the_last_known_value_is_used_with_its_age() -> None:
     assert (carbon.quality, carbon.accounting) == ("last known", "operational")
     assert carbon.notes == [
         "The last request failed: api.example cannot be reached.",
-        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the last known one, from 2 h 30 min before.",
+        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the last known value, from 2 h 30 min before.",
     ]
 
 
@@ -115,7 +115,7 @@ def test_a_value_that_begins_after_a_run_is_used_as_well() -> None:
     carbon = counted(uk(slots(120, start=NOON + 90 * MINUTE)), NOON, NOON + HOUR)
     assert carbon.grams == pytest.approx(120)
     assert carbon.notes == [
-        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the first known one, from 30 min after."
+        "No value for 2026-03-20 12:00 to 13:00 UTC: filled in with the first known value, from 30 min after."
     ]
 
 
@@ -125,9 +125,7 @@ def test_without_any_value_near_the_yearly_average_is_used_with_its_own_name_and
     assert (carbon.quality, carbon.accounting) == ("annual", "lifecycle")
     assert (carbon.region, carbon.provider) == ("United Kingdom", "average of 2024 (Ember, through co2.js, CC BY 4.0)")
     assert carbon.notes[0] == "The last request failed: nobody answers."
-    assert (
-        "using the yearly average of United Kingdom instead, and lifecycle where that is operational" in carbon.notes[1]
-    )
+    assert "using the yearly average of United Kingdom instead (lifecycle, not operational)" in carbon.notes[1]
 
 
 def test_where_there_is_no_average_either_nothing_is_claimed() -> None:

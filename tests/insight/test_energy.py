@@ -167,7 +167,7 @@ def test_a_lost_gpu_is_not_zero_but_a_note_and_a_wider_bound(make_run: MakeRun) 
     gpu = only(account(make_run(gpu=lines)).devices, "gpu")
     assert gpu.total is not None and gpu.total.joules == 500
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 5 * 400
-    assert gpu.notes == ["For 5 s nothing could be read: what was used then is not counted."]
+    assert gpu.notes == ["For 5 s nothing could be read: energy used then is not counted."]
 
 
 def test_a_gpu_lost_at_the_start_is_one_device_and_the_unseen_time_is_in_its_bound(make_run: MakeRun) -> None:
@@ -180,14 +180,14 @@ def test_a_gpu_lost_at_the_start_is_one_device_and_the_unseen_time_is_in_its_bou
     assert (gpu.uuid, gpu.name) == ("GPU-0", "Test")
     assert gpu.total is not None and gpu.total.joules == 400
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 6 * 400
-    assert gpu.notes == ["For 6 s nothing could be read: what was used then is not counted."]
+    assert gpu.notes == ["For 6 s nothing could be read: energy used then is not counted."]
 
 
 def test_the_time_before_a_driver_answered_is_in_the_bound(make_run: MakeRun) -> None:
     gpu = only(account(make_run(gpu=gpu_lines(10)[4:])).devices, "gpu")
     assert gpu.total is not None and gpu.total.joules == pytest.approx(600)
     assert gpu.total.error_joules is not None and gpu.total.error_joules > 4 * 400
-    assert gpu.notes == ["For 4 s nothing could be read: what was used then is not counted."]
+    assert gpu.notes == ["For 4 s nothing could be read: energy used then is not counted."]
 
 
 def test_cpu_and_memory_are_measured_where_rapl_can_be_read(make_run: MakeRun) -> None:

@@ -6,7 +6,7 @@ from pulsetrain.insight.report import make_report
 from pulsetrain.runs.folder import RunFolder
 
 MakeRun = Callable[..., RunFolder]
-NORM = "The gradient norm is not recorded: FSDP splits gradients over the ranks."
+NORM = "The gradient norm is not recorded: FSDP splits gradients across ranks."
 
 
 def test_what_the_recorder_could_not_see_is_said_once_for_all_ranks(make_run: MakeRun) -> None:

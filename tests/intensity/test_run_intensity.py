@@ -146,7 +146,9 @@ def test_a_table_is_never_asked_and_needs_no_slots() -> None:
 def test_a_missing_token_is_a_problem_with_a_way_out() -> None:
     now = datetime.now(UTC)
     record = look_up(intensity.find("electricitymaps:DE"), now - HOUR, now)
-    assert record.problem == "Electricity Maps needs a token. Set ELECTRICITYMAPS_TOKEN; electricitymaps.com gives one."
+    assert (
+        record.problem == "Electricity Maps needs a token. Set ELECTRICITYMAPS_TOKEN; electricitymaps.com issues one."
+    )
 
 
 # In the run folder

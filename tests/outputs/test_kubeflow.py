@@ -89,7 +89,7 @@ def test_a_server_that_refuses_is_tried_again(told: Told) -> None:
 
 def test_nothing_is_told_where_transformers_tells_it(told: Told) -> None:
     output = started(KubeflowProgress(told.url, None, None, every_seconds=0.05))
-    output(reading(90, 0, Event("kubeflow_progress", "Transformers tells Kubeflow the progress.", "info", {})))
+    output(reading(90, 0, Event("kubeflow_progress", "Transformers reports progress to Kubeflow.", "info", {})))
     output.close()
     assert told == []
 

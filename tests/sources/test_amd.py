@@ -313,7 +313,7 @@ def test_gpus_named_by_the_user_win_over_variables(tree: Tree, read: Read) -> No
 
 
 def test_variables_that_hide_every_gpu_leave_nothing_to_watch(tree: Tree) -> None:
-    with pytest.raises(Unavailable, match="no GPU left by ROCR_VISIBLE_DEVICES="):
+    with pytest.raises(Unavailable, match="no GPU visible with ROCR_VISIBLE_DEVICES="):
         Amd(tree("mi300x-2x"), environ={"ROCR_VISIBLE_DEVICES": ""})
 
 

@@ -622,7 +622,7 @@ def test_cuda_visible_devices_says_which_gpus_are_watched_by_index_uuid_or_prefi
 def test_where_cuda_visible_devices_leaves_no_gpu_there_is_none_to_watch(nvidia: Nvidia) -> None:
     refusal = nvidia(Scenario(), "answer = refusal()", CUDA_VISIBLE_DEVICES="")
     assert refusal["error"] == "Unavailable"
-    assert refusal["message"].startswith("no GPU left by CUDA_VISIBLE_DEVICES=")
+    assert refusal["message"].startswith("no GPU visible with CUDA_VISIBLE_DEVICES=")
 
 
 def test_a_mig_uuid_names_the_board_that_it_is_part_of(nvidia: Nvidia) -> None:

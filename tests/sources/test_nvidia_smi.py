@@ -254,7 +254,7 @@ def test_gpus_are_chosen_by_option_and_by_variable(command: Command, read: Read,
     assert told.kind == "gpus_selected"
     with pytest.raises(UsageError, match="8"):
         watched("8")
-    with pytest.raises(Unavailable, match="no GPU left by CUDA_VISIBLE_DEVICES="):
+    with pytest.raises(Unavailable, match="no GPU visible with CUDA_VISIBLE_DEVICES="):
         watched(None, "")
 
 

@@ -54,7 +54,7 @@ def test_the_user_names_gpus_by_index_and_uuid(gpus: str, indices: set[int]) -> 
 def test_what_the_user_names_must_be_one_gpu(gpus: str, named: str) -> None:
     with pytest.raises(UsageError) as error:
         select(SERVER, gpus, {})
-    assert error.value.message == f"--gpus {gpus}: no GPU {named} here, or more than one."
+    assert error.value.message == f"--gpus {gpus}: no single GPU here matches {named}."
     assert error.value.hint
     assert SERVER[2].uuid in error.value.hint
 
@@ -84,10 +84,10 @@ def test_cuda_sees_what_is_named_before_the_first_invalid_entry(value: str, indi
 
 def test_a_choice_by_variable_comes_with_a_note() -> None:
     assert select(SERVER, None, {"CUDA_VISIBLE_DEVICES": "0"}).note == (
-        "watching the GPUs of CUDA_VISIBLE_DEVICES=0; --gpus all for all"
+        "watching the GPUs in CUDA_VISIBLE_DEVICES=0; --gpus all watches all"
     )
     assert select(SERVER, None, {"CUDA_VISIBLE_DEVICES": ""}).note == (
-        "no GPU left by CUDA_VISIBLE_DEVICES=; --gpus all for all"
+        "no GPU visible with CUDA_VISIBLE_DEVICES=; --gpus all watches all"
     )
 
 

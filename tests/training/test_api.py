@@ -442,7 +442,7 @@ def test_what_a_line_says_of_itself_cannot_be_logged_over(home: Path) -> None:
     assert first["rank"] == 0 and "event" not in first and first["timestamp"].endswith("Z")
     assert monitored["logged_event"] == 3
     assert number["5"] == 0.5
-    assert err.count("'rank' is a field of every line; yours is recorded as 'logged_rank'") == 1
+    assert err.count("'rank' is a reserved field; yours is recorded as 'logged_rank'") == 1
 
 
 OUTLIVES = """

@@ -189,7 +189,7 @@ def delete(file: Path, dry_run: bool, yes: bool) -> None:
         release_disks(kubectl)
     except PulsetrainError as error:
         click.echo(f"warning: pulsetrain's disks may be left behind: {error.message}", err=True)
-        click.echo("  hint: check for them afterwards: gcloud compute disks list --filter=name~^pvc-", err=True)
+        click.echo("  hint: check for them afterward: gcloud compute disks list --filter=name~^pvc-", err=True)
     gcloud.do(commands[2], plan_options.told)
     if kubectl.kubeconfig:
         kubectl.kubeconfig.unlink(missing_ok=True)

@@ -149,11 +149,11 @@ def _around(slots: Sequence[Slot], begin: datetime, stop: datetime) -> tuple[Slo
 def _whose(slots: Sequence[Slot], begin: datetime, stop: datetime) -> str:
     last, following = _around(slots, begin, stop)
     if last and following:
-        return "filled in from those before and after"
+        return "filled in from the values before and after"
     if last:
-        return f"filled in with the last known one, from {_ago(begin - last.end)} before"
+        return f"filled in with the last known value, from {_ago(begin - last.end)} before"
     assert following
-    return f"filled in with the first known one, from {_ago(following.start - stop)} after"
+    return f"filled in with the first known value, from {_ago(following.start - stop)} after"
 
 
 def _ago(distance: timedelta) -> str:
@@ -175,10 +175,10 @@ def _stand_in(intensities: RunIntensity, fixed: FixedIntensity) -> list[str]:
     about = intensities.provider
     if about.source == fixed.source:
         return []
-    kind = f", and {fixed.accounting} where that is {about.accounting}" if fixed.accounting != about.accounting else ""
+    kind = f" ({fixed.accounting}, not {about.accounting})" if fixed.accounting != about.accounting else ""
     return [
         f"No value from {about.source} yet: using the yearly average of {fixed.region} instead{kind}. "
-        "`pulsetrain report --refresh-carbon` asks again."
+        "`pulsetrain report --refresh-carbon` tries again."
     ]
 
 

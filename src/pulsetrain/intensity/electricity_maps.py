@@ -80,7 +80,7 @@ class ElectricityMaps:
 
     def _ask(self, what: str, params: dict[str, str]) -> list[Slot]:
         if not self._token:
-            raise IntensityError(f"{SOURCE} needs a token.", hint=f"Set {VARIABLE}; electricitymaps.com gives one.")
+            raise IntensityError(f"{SOURCE} needs a token.", hint=f"Set {VARIABLE}; electricitymaps.com issues one.")
         answer = http.get(
             f"{self._url}/carbon-intensity/{what}",
             _Answer,

@@ -178,8 +178,8 @@ def find_constant(text: str) -> FixedProvider | None:
     fixed = FixedIntensity(
         grams_per_kwh=float(text),
         quality="constant",
-        region="an unnamed place",
-        source="as you said",
+        region="an unspecified region",
+        source="your own value",
         accounting="unknown",
     )
     return FixedProvider(text, fixed)

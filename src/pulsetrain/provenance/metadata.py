@@ -91,7 +91,7 @@ class Amazon:
                 return ask(f"{self._endpoint}/latest/meta-data/{path}", {"X-aws-ec2-metadata-token": self._token})
             except PermissionError:
                 self._token = ""
-        raise MetadataError("AWS' metadata server refuses its own token.")
+        raise MetadataError("AWS's metadata server refuses its own token.")
 
 
 class Azure:

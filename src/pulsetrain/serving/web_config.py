@@ -78,7 +78,7 @@ def load(path: Path) -> WebConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid YAML: {error}.") from None
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}.", hint="docs/prometheus.md lists what pulsetrain knows of it.") from None
+        raise UsageError(f"{path}: {error}.", hint="docs/prometheus.md lists the supported fields.") from None
     tls = _Certificates(file.tls_server_config, path).context if file.tls_server_config else None
     users = _Users(file.basic_auth_users, path).may_pass if file.basic_auth_users else None
     return WebConfig(tls, users)
@@ -122,7 +122,7 @@ class _Certificates:
             if (times := self._times()) != self._changed:
                 self._newest, self._changed = self._load(), times
         except (OSError, ValueError) as error:
-            log.warning("the new certificate cannot be used, the old one stays: %s", error)
+            log.warning("the new certificate cannot be used; keeping the old one: %s", error)
         connection.context = self._newest
 
 

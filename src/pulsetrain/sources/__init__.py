@@ -45,7 +45,7 @@ SOURCES: dict[str, str] = {
     "amd": "AMD GPUs, from sysfs",
     "simulated": "simulated GPUs",
     "host": "CPU, memory, disks, network, container limits",
-    "file_systems": "room on disks",
+    "file_systems": "disk space",
     "rapl": "CPU and memory energy",
     "gpu_pods": "which pod holds which GPU, on Kubernetes",
 }

@@ -38,7 +38,7 @@ def open_sources(options: Options) -> list["GpuPods"]:
     if given := os.environ.get("PULSETRAIN_GPU_PODS"):
         return [GpuPods(file=Path(given))]
     if not os.access(SOCKET, os.W_OK):
-        raise Unavailable("not on a Kubernetes node, or not root", hint="docs/kubernetes.md has an agent that is.")
+        raise Unavailable("not on a Kubernetes node, or not root", hint="docs/kubernetes.md has an agent for this.")
     return [GpuPods()]
 
 
@@ -77,7 +77,7 @@ def holders(kubelet: Path, seconds: float = 5.0) -> list[str]:
 
 def _read_file(file: Path) -> list[str]:
     if time.time() - file.stat().st_mtime > STALE_SECONDS:
-        raise Unavailable(f"{file} is old", hint="The container gpu-pods of this pod does not work: see its log.")
+        raise Unavailable(f"{file} is old", hint="The gpu-pods container of this pod is not working: see its log.")
     held = json.loads(file.read_bytes()[:MOST_BYTES])
     return [str(one) for one in held if str(one).count("/") == 3]
 
@@ -92,7 +92,7 @@ def _fields(message: bytes, *wanted: int) -> Iterator[tuple[int, bytes]]:
         if tag & 7 == 2:
             length, place = _varint(message, place)
             if place + length > len(message):
-                raise ValueError("the kubelet's answer breaks off")
+                raise ValueError("the kubelet's answer is cut off")
             if tag >> 3 in wanted:
                 yield tag >> 3, message[place : place + length]
             place += length
@@ -110,7 +110,7 @@ def _varint(message: bytes, place: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, place
-    raise ValueError("the kubelet's answer has a number without an end")
+    raise ValueError("the kubelet's answer has an unterminated number")
 
 
 # HTTP/2: one request on one stream

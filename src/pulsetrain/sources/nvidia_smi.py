@@ -139,7 +139,7 @@ class NvidiaSmi:
         self._gpus = [gpu for gpu in all_gpus if gpu.index in chosen.indices]
         self._news = [Event("gpus_selected", chosen.note)] if chosen.note else []
         for address, reason in faults.items():  # such a one has no UUID to write lines about
-            message = f"the GPU at {address} is lost, and not watched: {reason}"
+            message = f"the GPU at {address} is lost and not watched: {reason}"
             self._news.append(Event("gpu_lost", message, "critical", {"pci_bus_id": address}))
 
     def read(self) -> Iterator[Sample | Event]:

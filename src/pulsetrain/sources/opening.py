@@ -35,7 +35,7 @@ class StillOpening(Unavailable):
     def __init__(self, seconds: float) -> None:
         super().__init__(
             f"still opening (no answer for {seconds:.1f} s)",
-            still="Whatever it has to show joins when it answers.",
+            still="Its metrics appear once it answers.",
             hint="See the driver's log: dmesg.",
             broken=seconds > HUNG_SECONDS,
         )

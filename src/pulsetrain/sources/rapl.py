@@ -85,7 +85,7 @@ class _Zone:
             raise Unavailable(
                 f"no permission to read RAPL counters: {error.strerror} ({self._path})",
                 hint="Until the next boot: sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj. "
-                'For good, a udev rule: SUBSYSTEM=="powercap", RUN+="/bin/chmod a+r /sys%p/energy_uj". '
+                'Permanently, with a udev rule: SUBSYSTEM=="powercap", RUN+="/bin/chmod a+r /sys%p/energy_uj". '
                 "Only root can read them by default, because power reveals what other programs do.",
             ) from error
         except OSError as error:

@@ -38,10 +38,10 @@ def select(devices: Sequence[SelectableGpu], gpus: str | None, environ: Mapping[
         unknown = [word for word in words if not _matches(devices, word)]
         if unknown or not words:
             raise UsageError(
-                f"--gpus {gpus}: no GPU {', '.join(unknown)} here, or more than one."
+                f"--gpus {gpus}: no single GPU here matches {', '.join(unknown)}."
                 if unknown
                 else "--gpus names no GPU.",
-                hint=f"There are: {', '.join(f'{d.index} ({d.uuid})' for d in devices) or 'none'}. Or --gpus all.",
+                hint=f"Available: {', '.join(f'{d.index} ({d.uuid})' for d in devices) or 'none'}; or --gpus all.",
             )
         return Selection(frozenset(index for word in words for index in _matches(devices, word)))
     visible = environ.get("CUDA_VISIBLE_DEVICES")
@@ -66,8 +66,8 @@ def names_gpus(gpus: str | None) -> bool:
 def left_by(setting: str, indices: Iterable[int]) -> Selection:
     """What a variable leaves visible, and a note that it does."""
     chosen = frozenset(indices)
-    what = "watching the GPUs of" if chosen else "no GPU left by"
-    return Selection(chosen, f"{what} {setting}; --gpus all for all")
+    what = "watching the GPUs in" if chosen else "no GPU visible with"
+    return Selection(chosen, f"{what} {setting}; --gpus all watches all")
 
 
 def named(devices: Sequence[SelectableGpu], visible: str) -> list[int]:

@@ -335,7 +335,7 @@ class Simulated:
 
 def open_sources(options: Options) -> list[Simulated]:
     if not options.simulate:
-        raise Unavailable("no simulated GPUs were requested", hint="Choose some: --simulate 2xL4.")
+        raise Unavailable("no simulated GPUs were requested", hint="Request some: --simulate 2xL4.")
     return [Simulated(options.simulate, options.gpus)]
 
 
@@ -348,7 +348,7 @@ def parse(spec: str) -> list[GpuModel]:
         if match is None or match[2] not in known:
             raise UsageError(
                 f"--simulate {spec}: cannot simulate {part.strip()!r}.",
-                hint=f"There are: {', '.join(MODELS)}. Write 8xH100 or 2xL4,1xA100, at most 999 of each.",
+                hint=f"Available: {', '.join(MODELS)}. Use 8xH100 or 2xL4,1xA100; at most 999 of each.",
             )
         models += [known[match[2]]] * int(match[1] or 1)
     return models

@@ -251,7 +251,7 @@ def _allowed(name: str) -> str:
     """The name under which a figure of the program is recorded."""
     if name not in RESERVED_FIELDS:
         return name
-    _warn_once("pulsetrain: %r is a field of every line; yours is recorded as 'logged_%s'." % (name, name))
+    _warn_once("pulsetrain: %r is a reserved field; yours is recorded as 'logged_%s'." % (name, name))
     return "logged_" + name
 
 

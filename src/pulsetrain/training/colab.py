@@ -39,7 +39,7 @@ def place_of(to: str, mount: str = MOUNT) -> str:
     if os.path.isdir(os.path.join(mount, "MyDrive")):
         return path
     warn(
-        "pulsetrain: Google Drive is not mounted, and the run is not sent through it. Run this in a cell before: "
+        "pulsetrain: Google Drive is not mounted, so the run is not sent through it. First run this in a cell: "
         "from google.colab import drive; drive.mount(%r)" % mount,
         4,
     )

@@ -85,7 +85,7 @@ class FlopCount:
     def _begin(self, loop: Loop, peak: float, parameters: list[Any], samples: int, tokens: int | None) -> None:
         self.done = True
         if any(type(p) is not self._torch.nn.Parameter or hasattr(p, "_fsdp_flattened") for p in parameters):
-            _note_not_counted(loop, "parameters are split over ranks")
+            _note_not_counted(loop, "parameters are split across ranks")
         elif tokens is not None and "peft" not in sys.modules:
             # Each parameter takes part in two operations per token forward, and in four backward.
             _expect(loop, ExpectedFlops(peak, per_token=6.0 * sum(self._parameters.values())))

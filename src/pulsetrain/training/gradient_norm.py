@@ -59,8 +59,8 @@ class GradientNorm:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         plain, strided = self._torch.Tensor, self._torch.strided
         reasons = {
-            "DeepSpeed splits gradients over the ranks": "deepspeed" in sys.modules,
-            "FSDP splits gradients over the ranks": any(hasattr(p, "_fsdp_flattened") for p in parameters),
+            "DeepSpeed splits gradients across ranks": "deepspeed" in sys.modules,
+            "FSDP splits gradients across ranks": any(hasattr(p, "_fsdp_flattened") for p in parameters),
             "the optimizer takes scaled gradients": getattr(optimizer, "grad_scale", None) is not None,
             "the step is a CUDA graph": any(map(captured, gradients[:1])),
             "gradients are not plain tensors": any(type(g) is not plain for g in gradients),

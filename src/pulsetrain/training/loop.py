@@ -87,7 +87,7 @@ class Loop:
     def _catch_up(self) -> None:
         noted = self._noted
         if len(noted) == MOST_EVENTS:
-            self.recorder.skip("events", "Events of the training loop were lost: there were too many at once.")
+            self.recorder.skip("events", "Training loop events were lost: there were too many at once.")
         take = noted.popleft
         events = [take() for _ in range(len(noted))]
         place = 0
@@ -106,7 +106,7 @@ class Loop:
     def _skip(self, handler: Callable[..., None], error: Exception) -> None:
         """One bad event does not stop the others."""
         name = getattr(handler, "__qualname__", repr(handler))
-        message = "An event of the training loop was left out: %s: %s: %s" % (name, type(error).__name__, error)
+        message = "A training loop event was dropped: %s: %s: %s" % (name, type(error).__name__, error)
         self.recorder.skip(name, message)
 
     def handle(self, event: Callable[Concatenate[float, P], None], *args: P.args, **kwargs: P.kwargs) -> None:
@@ -157,7 +157,7 @@ def _make() -> Loop | None:
         early.clear()
         before_end(finish)  # called before the recorder's own end, which was registered earlier
         if start_thread(partial(_keep_up, _loop), "pulsetrain-loop") is None:
-            recorder.note_once("no_thread", "No thread can be started: the last steps are recorded at the end.")
+            recorder.note_once("no_thread", "Cannot start a thread: the last steps are recorded at the end.")
     return _loop
 
 

@@ -197,7 +197,7 @@ class Recorder:
         often = {what: count for what, count in self._skipped.items() if count > 1}
         if often:
             words = ", ".join("%s %d times" % item for item in often.items())
-            self.note("skipped_total", "Left out: %s." % words, "warning", skipped=often)
+            self.note("skipped_total", "Not recorded: %s." % words, "warning", skipped=often)
 
     # The background
 
@@ -221,7 +221,7 @@ class Recorder:
                 self._thread = start_thread(self._run, "pulsetrain-recorder")
             if self._thread is None:
                 self._next_try = now + RETRY_SECONDS
-                self.note_once("no_thread", "No thread can be started: the training's own writes its reports.")
+                self.note_once("no_thread", "Cannot start a thread: the training thread writes its own reports.")
                 self._try_flush(wait=False)
         finally:
             self._starting.release()

@@ -109,7 +109,7 @@ class Watch:
             _thin(layers, type(model).__name__)
         if compiled:
             self._outputs, self._attention = {}, {}
-            _note("torch.compile does not run hooks of layers: outputs are not recorded, gradients and weights are.")
+            _note("torch.compile does not run layer hooks: gradients and weights are recorded, outputs are not.")
 
     def _stepped(self, optimizer: Any) -> None:
         mine = self._is_mine.get(optimizer)
@@ -236,7 +236,7 @@ def _square(tensor: Any) -> Any:
 def _here(tensor: Any) -> Any:
     """The values themselves: of a sharded tensor this rank's, of a sparse one those that are there."""
     if hasattr(tensor, "to_local"):
-        _note("The model is sharded: the figures of its layers are those of each rank's part.")
+        _note("The model is sharded: layer figures are those of each rank's shard.")
         tensor = tensor.to_local()
     return tensor.coalesce().values() if tensor.is_sparse else tensor
 

@@ -59,7 +59,7 @@ def _note_kubeflow(trainer: Any) -> None:
     recorder = process.current()
     callbacks_of = getattr(trainer.callback_handler, "callbacks", ())
     if recorder is not None and any(type(callback).__name__ == "KubeflowCallback" for callback in callbacks_of):
-        recorder.note_once("kubeflow_progress", "Transformers tells Kubeflow the progress.")
+        recorder.note_once("kubeflow_progress", "Transformers reports progress to Kubeflow.")
 
 
 _ALWAYS = ("learning_rate", "per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "seed")

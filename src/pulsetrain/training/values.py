@@ -75,7 +75,7 @@ def _tensorflow_number(value: Any) -> Any:
     if hasattr(value, "read_value"):
         value = value.read_value()  # a variable: what it holds now
     if not hasattr(value, "numpy"):
-        raise TypeError("symbolic: log it outside of tf.function")
+        raise TypeError("symbolic: log it outside tf.function")
     if value.shape.num_elements() != 1:
         raise TypeError("%d values" % value.shape.num_elements())
     return _DeviceArray(value)
@@ -83,7 +83,7 @@ def _tensorflow_number(value: Any) -> Any:
 
 def _jax_number(value: Any, own_copy: bool) -> Any:
     if any(kind.__name__ == "Tracer" for kind in type(value).__mro__):
-        raise TypeError("traced: log it outside of the function that is compiled")
+        raise TypeError("traced: log it outside the compiled function")
     if value.size != 1:
         raise TypeError("%d values" % value.size)
     if value.is_deleted():

@@ -33,7 +33,7 @@ class Watcher:
         its command line, where other users could see them.
         """
         if sys.version_info < (3, 11):
-            raise WatcherFailed("needs Python 3.11: with this one, use `pulsetrain run`")
+            raise WatcherFailed("needs Python 3.11; here, use `pulsetrain run`")
         self._pid = os.getpid()
         # -P: the working folder may be anybody's, and its modules are none of ours.
         command = [sys.executable, "-P", "-m", "pulsetrain", "attach", str(self._pid)]
@@ -95,7 +95,7 @@ class Watcher:
     def _how_it_failed(self) -> str:
         code = self._exit_code()
         if code is not None:
-            return "ended with code %s" % code
+            return "exited with code %s" % code
         self._process.terminate()
         return "did not start in time"
 

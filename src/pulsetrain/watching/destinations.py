@@ -48,7 +48,7 @@ class Destinations:
         if len(stores) > 1:
             raise UsageError(
                 f"a run can be sent to only one store, but {len(stores)} were given.",
-                hint=f"Use one of {', '.join(STORES)}, and any of {', '.join(TRACKERS)} besides.",
+                hint=f"Use one of {', '.join(STORES)}, plus any of {', '.join(TRACKERS)}.",
             )
         self._places = [masked_message(place) for place in places]
         self._store_place = masked_message(stores[0]) if stores else ""

@@ -211,10 +211,10 @@ def test_only_paths_reach_the_server_of_the_shards(tmp_path: Path, open_folder: 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ftp://x"], "is not the address of a server with shards"),
+        (["ftp://x"], "is not the address of a shard server"),
         (["http://127.0.0.1", "--allow", "10.0.0.0/40"], "is not a network"),
         (["http://127.0.0.1", "--host", "example"], "is not an IP address"),
-        (["http://no-such-host.invalid"], "nginx does not take the configuration: "),
+        (["http://no-such-host.invalid"], "nginx rejects the configuration: "),
     ],
 )
 def test_what_cannot_work_is_said_without_a_traceback(arguments: list[str], said: str, open_folder: Path) -> None:

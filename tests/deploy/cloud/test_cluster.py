@@ -45,7 +45,7 @@ def test_an_init_that_was_refused_halfway_continues_where_it_stopped(
     refused = cloud("cluster", "init", file, "--yes")
     assert refused.returncode == 1 and "Traceback" not in refused.stderr
     assert "Ask Google for more PREEMPTIBLE_NVIDIA_L4_GPUS" in refused.stderr
-    assert "The cluster training is there without GPU nodes, and costs money." in refused.stderr
+    assert "The cluster training exists, without GPU nodes, and costs money." in refused.stderr
     assert "`pulsetrain cloud cluster init` continues from here" in refused.stderr
     assert google.changes() == [f"POST {CLUSTERS}", f"POST {CLUSTERS}/training/nodePools"]
     cluster = google.body(f"POST {CLUSTERS}")["cluster"]
@@ -124,7 +124,7 @@ def test_a_cluster_of_somebody_else_is_left_alone(cloud: Cloud, google: Google, 
     done = cloud("cluster", "delete", file, "--yes")
     assert done.returncode == 1 and "was not created by `cluster init`" in done.stderr
     assert google.requests == []
-    with pytest.raises(PulsetrainError, match="did not make it"):
+    with pytest.raises(PulsetrainError, match="did not create it"):
         check_state(read_cluster_file(file), state_of(google.clusters["training"]))
 
 
@@ -137,7 +137,7 @@ def test_a_cluster_of_somebody_else_is_left_alone(cloud: Cloud, google: Google, 
         ("max_nodes = 4", "max_nodes = 0", "never be a GPU node"),
         ("max_nodes = 4", "max_nodes = 4\nmin_nodes = 5", "min_nodes is above max_nodes"),
         ("spot = true", "spott = true", "spott"),
-        ('name = "training"', 'name = "Training"', "lower-case"),
+        ('name = "training"', 'name = "Training"', "lowercase"),
         ('image = "registry.example/pulsetrain:1"', "", "image"),
     ],
 )
@@ -161,9 +161,9 @@ def test_a_pool_that_differs_from_the_file_is_named_and_not_changed(file: Path) 
     pool = {"name": "gpu", "status": "RUNNING", "config": config, "autoscaling": {"enabled": True, "maxNodeCount": 4}}
     there = state_of({"name": "training", "status": "RUNNING", "nodePools": [pool]})
     assert list(differences(read_cluster_file(file), there)) == [
-        "machine type: g2-standard-24 is there, g2-standard-4 is in the file",
-        "GPUs per node: 2 is there, 1 is in the file",
-        "spot: False is there, True is in the file",
+        "machine type: it has g2-standard-24, the file says g2-standard-4",
+        "GPUs per node: it has 2, the file says 1",
+        "spot: it has False, the file says True",
     ]
 
 

@@ -71,7 +71,7 @@ def test_a_machine_is_planned_created_listed_installed_and_deleted(
 
     again = cloud("vm", "create", "trainer", "--yes", *KNOWN)
     assert again.returncode == 1 and google.requests.pop()[:2] == ("POST", "zones/us-central1-a/instances")
-    assert "a machine named trainer is already there" in again.stderr and "It was not touched." in again.stderr
+    assert "a machine named trainer already exists" in again.stderr and "It was not touched." in again.stderr
 
     google.instances["stranger"] = google.instances["trainer"] | {"name": "stranger", "labels": {}}
     google.firewalls["pulsetrain-other"] = rule | {"name": "pulsetrain-other", "description": "written by hand"}
@@ -118,7 +118,7 @@ def test_a_machine_whose_ports_were_refused_is_reported_as_there(cloud: Cloud, g
     done = cloud("vm", "create", "trainer", "--https", "--source-ranges", "203.0.113.7/32", "--yes", *KNOWN)
     assert done.returncode == 1
     assert "the machine was created, but its ports were not opened" in done.stderr
-    assert "There is trainer in us-central1-a (running), which costs money." in done.stderr
+    assert "trainer exists in us-central1-a (running) and costs money." in done.stderr
     assert "Ask an owner of demo-project for compute.firewalls.create" in done.stderr
     assert "To remove it: pulsetrain cloud vm delete trainer" in done.stderr
 
@@ -126,7 +126,7 @@ def test_a_machine_whose_ports_were_refused_is_reported_as_there(cloud: Cloud, g
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("create", "Trainer"), "lower-case letters"),
+        (("create", "Trainer"), "lowercase letters"),
         (("create", "t", "--gpu", "A1000"), "Did you mean A100"),
         (("create", "t", "--gpu", "T4", "--gpus", "8"), "Numbers offered: 1, 2, 4."),
         (("create", "t", "--gpu", "A100", "--machine-type", "g2-standard-4"), "a2-highgpu-1g"),
@@ -183,7 +183,7 @@ def test_machines_fit_their_gpus_and_prices_are_known_or_said_to_be_unknown() ->
     assert find_machine(machine_type="g2-standard-96").gpus == 8
     assert find_machine("v100").accelerator == "type=nvidia-tesla-v100,count=1"
     assert find_machine("L4").accelerator is None
-    with pytest.raises(UsageError, match="brings no GPU"):
+    with pytest.raises(UsageError, match="comes without a GPU"):
         find_machine(machine_type="n1-standard-8")
     with pytest.raises(UsageError, match="has 4 x L4, not 2"):
         find_machine("L4", 2, "g2-standard-48")
@@ -197,7 +197,7 @@ def test_the_image_is_the_newest_whose_driver_knows_the_gpu() -> None:
     assert newest_family(families, find_machine("L4")) == "common-cu131-ubuntu-2404-nvidia-595"
     assert newest_family(families, find_machine("P100")) == "common-cu129-ubuntu-2204-nvidia-580"
     assert newest_family(FAMILIES[:1], find_machine("L4")) == "common-cu113-debian-11"
-    with pytest.raises(PulsetrainError, match="no image for a L4"):
+    with pytest.raises(PulsetrainError, match="no known image for a L4"):
         newest_family([], find_machine("L4"))
 
 

@@ -26,6 +26,6 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch, paus
 def test_a_server_that_does_not_speak_http_is_not_ready() -> None:
     with answering(b"SSH-2.0-OpenSSH_9.2\r\n") as place:
         assert {one.detail for one in health.health(settings(place))} == {
-            "another program listens there, which does not speak HTTP"
+            "another program listens there and does not speak HTTP"
         }
         assert health.targets(settings(place)) == []

@@ -63,8 +63,8 @@ class CacheServer:
         checked = subprocess.run([*command, "-t", "-q"], capture_output=True, text=True, check=False)
         if checked.returncode:
             raise PulsetrainError(
-                f"nginx does not take the configuration: {_first_line(checked.stderr)}",
-                hint=f"It is in {_config_file(self._settings)}. The server of the shards must be known by name here.",
+                f"nginx rejects the configuration: {_first_line(checked.stderr)}",
+                hint=f"It is in {_config_file(self._settings)}. This machine must resolve the shard server's name.",
             )
         self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
         self._worker.start()
@@ -171,7 +171,7 @@ def _prepare(settings: CacheSettings) -> None:
         closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & 0o001]
         if closed:
             raise UsageError(
-                f"{closed[-1]} is closed to other users, and nginx' workers run as {user.pw_name}.",
+                f"{closed[-1]} is closed to other users, and nginx's workers run as {user.pw_name}.",
                 hint="Choose another place: --cache-dir /var/cache/pulsetrain.",
             )
 
@@ -203,4 +203,4 @@ def _bytes_below(folder: Path) -> int:
 
 def _first_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0].removeprefix("nginx: ") if lines else "it says nothing."
+    return lines[0].removeprefix("nginx: ") if lines else "no reason given."

@@ -31,7 +31,7 @@ class CacheSettings:
         check_upstream(self.upstream)
         check_networks(self.networks)
         if not re.fullmatch(r"[A-Za-z0-9._/-]+", str(self.folder)):
-            raise UsageError(f"{self.folder} has characters that nginx' configuration cannot hold.")
+            raise UsageError(f"{self.folder} has characters that an nginx configuration cannot contain.")
         try:
             ipaddress.ip_address(self.address)
         except ValueError:
@@ -61,7 +61,7 @@ def check_upstream(url: str) -> None:
         or port == 0
     ):
         raise UsageError(
-            f"{url!r} is not the address of a server with shards.",
+            f"{url!r} is not the address of a shard server.",
             hint="Give scheme and host, and a path if needed: https://storage.googleapis.com/my-bucket.",
         )
 

@@ -131,7 +131,7 @@ def check_state(file: ClusterFile, state: ClusterState | None) -> None:
         return
     if not state.ours:
         raise PulsetrainError(
-            f"a cluster {file.name} is already in {file.zone}, and `cluster init` did not make it.",
+            f"a cluster {file.name} already exists in {file.zone}, and `cluster init` did not create it.",
             still="It was not touched.",
             hint="Choose another name for this one.",
         )
@@ -142,7 +142,7 @@ def check_state(file: ClusterFile, state: ClusterState | None) -> None:
         if status in ("ERROR", "DEGRADED", "RUNNING_WITH_ERROR", "STOPPING"):
             raise PulsetrainError(
                 f"{what} is {status.lower().replace('_', ' ')}{f': {detail}' if detail else ''}.",
-                hint="Delete it and begin again: pulsetrain cloud cluster delete",
+                hint="Delete it and start over: pulsetrain cloud cluster delete",
             )
 
 
@@ -157,11 +157,11 @@ def differences(file: ClusterFile, state: ClusterState | None) -> Iterator[str]:
         ("GPU", pool.accelerator, wanted.machine.gpu.accelerator),
         ("GPUs per node", pool.gpus, wanted.machine.gpus),
         ("spot", pool.spot, wanted.spot),
-        ("most nodes", pool.most, wanted.most_nodes),
+        ("maximum nodes", pool.most, wanted.most_nodes),
     )
     for name, there, asked in pairs:
         if there != asked:
-            yield f"{name}: {there} is there, {asked} is in the file"
+            yield f"{name}: it has {there}, the file says {asked}"
 
 
 def make(gcloud: Gcloud, file: ClusterFile, state: ClusterState | None, told: Callable[[str], None]) -> None:
@@ -176,7 +176,7 @@ def make(gcloud: Gcloud, file: ClusterFile, state: ClusterState | None, told: Ca
     except KeyboardInterrupt:
         raise PulsetrainError(
             "interrupted.",
-            still="Google continues with what was begun, and it costs money.",
+            still="Google finishes what was started, and it costs money.",
             hint="To continue: pulsetrain cloud cluster init. To remove it: pulsetrain cloud cluster delete",
         ) from None
 
@@ -193,7 +193,7 @@ def _usable(gcloud: Gcloud, file: ClusterFile, state: ClusterState, told: Callab
             raise PulsetrainError(
                 f"the cluster {file.name} is not ready after an hour.", hint="Run `init` again later."
             )
-        told(f"waiting for {file.name}: {found.status.lower() if found else 'not there yet'}")
+        told(f"waiting for {file.name}: {found.status.lower() if found else 'not created yet'}")
         time.sleep(POLL_SECONDS)
         found = look(gcloud, file)
 
@@ -202,14 +202,14 @@ def _explained(gcloud: Gcloud, file: ClusterFile, error: CloudError) -> CloudErr
     try:
         state = look(gcloud, file)
     except PulsetrainError:
-        left = "What is there now could not be checked: gcloud container clusters list"
+        left = "The current state could not be checked; see gcloud container clusters list"
     else:
-        left = "Nothing was made, and nothing costs money."
+        left = "Nothing was created, and nothing costs money."
         if state:
             pool = "with its GPU pool" if state.gpu_pool else "without GPU nodes"
-            left = f"The cluster {file.name} is there {pool}, and costs money."
+            left = f"The cluster {file.name} exists, {pool}, and costs money."
     hints = [error.hint] if error.hint else []
-    if "is there" in left:
+    if " exists, " in left:
         hints.append(
             "`pulsetrain cloud cluster init` continues from here; `pulsetrain cloud cluster delete` removes it."
         )

@@ -157,8 +157,8 @@ def _quota_hint(stderr: str, project: str) -> str:
     name = re.search(r"\b(?:PREEMPTIBLE_|COMMITTED_)?(?:NVIDIA_\w+|GPUS_ALL_REGIONS|\w*CPUS\w*)\b", stderr)
     return (
         f"Ask Google for more{f' {name[0]}' if name else ''} at {CONSOLE}/iam-admin/quotas?project={project} "
-        "(a new project has none for GPUs), or try another region: each has a limit of its own. "
-        "Spot and on-demand GPUs are counted apart."
+        "(a new project has none for GPUs), or try another region: each has its own limit. "
+        "Spot and on-demand GPUs are counted separately."
     )
 
 

@@ -66,7 +66,7 @@ def _failed(remote: Remote, code: int, stderr: str, changes: list[str]) -> Pulse
         before = "".join(f"\n  {line}" for line in lines[:ours] if not line.startswith(("warning:", "  hint:")))
         hint = next((line.partition("hint: ")[2] for line in lines[ours:] if "hint: " in line), None)
         return PulsetrainError(f"{remote.name}: {lines[ours].removeprefix('error: ')}{before}", still=still, hint=hint)
-    said = " ".join(lines[-3:]) or f"ended with {code}"
+    said = " ".join(lines[-3:]) or f"exit code {code}"
     if "sudo" in said:
         hint = "Log in as root (root@HOST), or let your user use sudo without a password."
     elif remote.by_gcloud:

@@ -36,7 +36,7 @@ find_python() {
     return 1
 }
 
-[ "$(id -u)" = 0 ] || fail "this needs root."
+[ "$(id -u)" = 0 ] || fail "this must run as root."
 command -v apt-get >/dev/null || fail "this machine is neither Debian nor Ubuntu: it has no apt-get." \
     "Install it there by hand: python3 -m venv $home && $home/bin/pip install pulsetrain"
 
@@ -57,7 +57,7 @@ fi
 if [ "$(cat "$home/installed" 2>/dev/null)" != "$wanted" ] || [ ! -x "$home/bin/pulsetrain" ]; then
     if [ ! -f "$home/installed" ]; then
         rm -rf "$home"
-        "$python" -m venv "$home" || fail "$python could not make $home."
+        "$python" -m venv "$home" || fail "$python could not create $home."
     fi
     rm -f "$home/installed"
     {
@@ -89,7 +89,7 @@ if ! command -v systemctl >/dev/null; then
 else
     if [ "$(systemctl is-enabled pulsetrain 2>/dev/null)" != enabled ]; then
         systemctl --quiet enable pulsetrain 2>/dev/null || fail "systemd did not enable the agent."
-        echo "changed: the agent starts with the machine"
+        echo "changed: the agent starts at boot"
     fi
     if [ ! -d /run/systemd/system ]; then
         echo "warning: systemd is not running: the agent starts when it is" >&2

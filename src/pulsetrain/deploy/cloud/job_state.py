@@ -8,9 +8,9 @@ Stage = Literal["waiting", "stuck", "running", "done", "failed"]
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _EXITS = {
-    "OOMKilled": "it used more memory than it may: raise `memory`",
-    "DeadlineExceeded": "it ran into deadline_seconds",
-    "Evicted": "the node took it away: it used more disk than it may, or the node ran out",
+    "OOMKilled": "it used more memory than allowed: raise `memory`",
+    "DeadlineExceeded": "it exceeded deadline_seconds",
+    "Evicted": "the node evicted it: it used more disk than allowed, or the node ran out",
 }
 
 
@@ -59,7 +59,7 @@ def _why_failed(condition: dict[str, Any], pod: dict[str, Any] | None) -> str:
         ended = (container.get("state") or {}).get("terminated") or {}
         reasons.append(_EXITS.get(str(ended.get("reason")), ""))
         if ended.get("exitCode"):
-            reasons.append(f"its command ended with {ended['exitCode']}")
+            reasons.append(f"its command ended with exit code {ended['exitCode']}")
     return next(filter(None, reasons), "") or str(condition.get("message") or condition.get("reason") or "failed")
 
 
@@ -71,21 +71,21 @@ def _pending(pod: dict[str, Any], events: list[dict[str, Any]]) -> JobState:
         if reason in _IMAGE:
             return JobState("stuck", f"its image cannot be pulled: {message or container.get('image')}")
         if reason in _CONFIG:
-            return JobState("stuck", f"its container cannot be made: {message}")
+            return JobState("stuck", f"its container cannot be created: {message}")
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return _unschedulable(str(condition.get("message") or ""), events)
-    return JobState("waiting", "starting: the node pulls the image")
+    return JobState("waiting", "starting: the node is pulling the image")
 
 
 def _unschedulable(message: str, events: list[dict[str, Any]]) -> JobState:
     """Why no node takes it. The autoscaler's events say whether one is being made."""
     said = {str(event.get("reason")): str(event.get("message") or "") for event in events}
     if failed := said.get("FailedScaleUp"):
-        kind = "the quota is used up" if re.search("quota", failed, re.I) else "Google has no such machine now"
+        kind = "the quota is used up" if re.search("quota", failed, re.I) else "Google has no such machine available"
         return JobState("waiting", f"no GPU node can be added, {kind}: {failed}")
     if "TriggeredScaleUp" in said:
-        return JobState("waiting", "a GPU node is being added, which takes some minutes")
+        return JobState("waiting", "a GPU node is being added, which takes a few minutes")
     if refused := said.get("NotTriggerScaleUp"):
         return JobState("stuck", f"no node fits it, and none that could be added would: {refused}")
     return JobState("waiting", f"no node has room for it: {message}")

@@ -80,7 +80,7 @@ def error_of(done: ToolResult) -> KubernetesError:
     if re.search(r"forbidden|Unauthorized|must be logged in", said):
         hint = "Ask an owner of the project for the role Kubernetes Engine Developer, or sign in: gcloud auth login"
     elif re.search(r"refused|no such host|timeout|timed out|Unable to connect", said):
-        hint = "Is the cluster there? pulsetrain cloud cluster status"
+        hint = "Does the cluster exist? pulsetrain cloud cluster status"
     elif re.search(r"no matches for kind|resource mapping not found", said):
         kind = re.search(r'kind "?(\w+)', said)
         hint = {

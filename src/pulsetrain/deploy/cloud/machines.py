@@ -162,9 +162,9 @@ def _model(gpu: str | None, machine_type: str | None) -> OfferedGpu:
         return GPUS["L4"]
     models = [model for model in GPUS.values() if re.fullmatch(model.pattern, machine_type)]
     if not models:
-        raise UsageError(f"{machine_type} is not a machine with GPUs that we know.", hint=f"GPUs: {', '.join(GPUS)}.")
+        raise UsageError(f"{machine_type} is not a known GPU machine type.", hint=f"GPUs: {', '.join(GPUS)}.")
     if models[0].attached:
-        raise UsageError(f"{machine_type} brings no GPU.", hint="Choose one with --gpu, such as --gpu T4.")
+        raise UsageError(f"{machine_type} comes without a GPU.", hint="Choose one with --gpu, such as --gpu T4.")
     return models[0]
 
 

@@ -119,6 +119,6 @@ def _unpack(archive: IO[bytes], home: Home) -> list[Path]:
             brought.append(home.path / run.name)
         return brought
     except tarfile.TarError as error:
-        raise KubernetesError(f"the run did not arrive whole: {error}.", hint="Try again with --follow.") from None
+        raise KubernetesError(f"the run did not arrive completely: {error}.", hint="Try again with --follow.") from None
     finally:
         shutil.rmtree(folder, ignore_errors=True)

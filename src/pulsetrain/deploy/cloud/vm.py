@@ -94,8 +94,8 @@ def rule_description(name: str) -> str:
 def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a machine.",
-            hint="Use lower-case letters, digits and hyphens, at most 52, a letter first.",
+            f"{name!r} is not a valid machine name.",
+            hint="Use up to 52 lowercase letters, digits and hyphens, starting with a letter.",
         )
     return name
 
@@ -104,7 +104,9 @@ def check_duration(text: str) -> str:
     """`8h`, `1d12h`, `90m`: Google wants at least 30 seconds and at most 120 days."""
     found = _DURATION.fullmatch(text)
     if not found or not any(found.groups()):
-        raise UsageError(f"{text!r} is not a duration such as 8h, 90m or 2d.", hint="For none: --max-run-duration none")
+        raise UsageError(
+            f"{text!r} is not a duration such as 8h, 90m or 2d.", hint="For no limit: --max-run-duration none"
+        )
     days, hours, minutes = (int(part or 0) for part in found.groups())
     if not 0 < days * 1440 + hours * 60 + minutes <= 120 * 1440:
         raise UsageError(f"{text!r} is not between 1 minute and 120 days.")
@@ -117,7 +119,7 @@ def check_ranges(texts: Sequence[str]) -> tuple[str, ...]:
         try:
             ranges.append(str(ipaddress.ip_network(text, strict=False)))
         except ValueError:
-            raise UsageError(f"{text!r} is not a range of addresses.", hint="Such as 203.0.113.7/32.") from None
+            raise UsageError(f"{text!r} is not an address range.", hint="Such as 203.0.113.7/32.") from None
     return tuple(ranges)
 
 
@@ -142,8 +144,8 @@ def newest_family(families: Sequence[str], machine: Machine) -> str:
             ranked.append((int(driver or 0), system == "ubuntu", int(release), int(cuda), family))
     if not ranked:
         raise PulsetrainError(
-            f"{IMAGE_PROJECT} has no image for a {machine.gpu.name} that we know.",
-            hint="List what there is: gcloud compute images list --no-standard-images "
+            f"{IMAGE_PROJECT} has no known image for a {machine.gpu.name}.",
+            hint="List the images: gcloud compute images list --no-standard-images "
             f"--project={IMAGE_PROJECT}; then choose one with --image-family.",
         )
     return max(ranked)[-1]
@@ -170,7 +172,7 @@ def _explained(gcloud: Gcloud, plan: VmPlan, error: CloudError, *, machine_made:
     if error.reason == "conflict" and not machine_made:
         return CloudError(
             "conflict",
-            f"a machine named {plan.name} is already there: {error.message}",
+            f"a machine named {plan.name} already exists: {error.message}",
             still="It was not touched.",
             hint="Choose another name, or see what you have: pulsetrain cloud vm list",
         )
@@ -193,10 +195,10 @@ def what_is_left(gcloud: Gcloud, name: str) -> str:
         found = [vm for vm in list_vms(gcloud) if vm.name == name]
     except PulsetrainError as error:
         reason = error.message.rstrip(".")
-        return f"What was left behind could not be checked ({reason}): look with gcloud compute instances list."
+        return f"Could not check what was left behind ({reason}): run gcloud compute instances list."
     if not found:
         return NOTHING_LEFT
-    return f"There is {name} in {found[0].zone} ({found[0].status.lower()}), which costs money."
+    return f"{name} exists in {found[0].zone} ({found[0].status.lower()}) and costs money."
 
 
 def _how_to_end(name: str) -> str:
@@ -208,7 +210,7 @@ def _elsewhere(gcloud: Gcloud, plan: VmPlan) -> str:
     try:
         zones = gpu_zones(gcloud, plan.machine)
     except PulsetrainError:
-        return "Which zones have that GPU: gcloud compute accelerator-types list"
+        return "List the zones that have that GPU: gcloud compute accelerator-types list"
     zones = [zone for zone in zones if zone != plan.zone]
     if not zones:
         return f"No other zone has a {plan.machine.gpu.name}: try again later, --spot, or another --gpu."

@@ -46,7 +46,7 @@ def render(overlay: str, settings: KubernetesSettings) -> list[Object]:
     """All objects of pulsetrain for a kind of cluster, in the order in which they are applied."""
     if overlay not in OVERLAYS:
         near = did_you_mean(overlay, OVERLAYS)
-        raise UsageError(f"there is no overlay {overlay!r}.", hint=f"{near}There are: {', '.join(OVERLAYS)}.")
+        raise UsageError(f"there is no overlay {overlay!r}.", hint=f"{near}Available: {', '.join(OVERLAYS)}.")
     makers = [*BASE.items(), *OVERLAYS[overlay].adds.items()]
     wanted = [made(make, settings) for part, make in makers if part in settings.parts]
     return [namespace(settings), *(one for objects in wanted for one in objects)]

@@ -58,7 +58,7 @@ class KubernetesSettings:
         for image in (self.image, self.cache_image):
             _check(_IMAGE, image, "the name of an image", most=255)
         if unknown := set(self.parts) - set(PARTS):
-            raise UsageError(f"there is no part {sorted(unknown)[0]!r}.", hint=f"There are: {', '.join(PARTS)}.")
+            raise UsageError(f"there is no part {sorted(unknown)[0]!r}.", hint=f"Available: {', '.join(PARTS)}.")
         check_upstream(self.cache_upstream)
         check_networks(self.cache_clients)
         _positive(cache_gigabytes=self.cache_gigabytes, collector_gigabytes=self.collector_gigabytes)
@@ -66,7 +66,7 @@ class KubernetesSettings:
         if self.storage_class is not None:
             _check(_DNS_NAME, self.storage_class, "a storage class", most=63)
         if unknown := set(self.tokens) - {"page", "collector"}:
-            raise UsageError(f"there is no token {sorted(unknown)[0]!r}.", hint="There are: page, collector.")
+            raise UsageError(f"there is no token {sorted(unknown)[0]!r}.", hint="Available: page, collector.")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,7 @@ def _ask(service: Service, url: str) -> ServiceHealth:
     except urllib.error.HTTPError as error:
         return ServiceHealth(service.name, url, False, f"answers {error.code}")
     except HTTPException:
-        return ServiceHealth(service.name, url, False, "another program listens there, which does not speak HTTP")
+        return ServiceHealth(service.name, url, False, "another program listens there and does not speak HTTP")
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         text = reason.strerror if isinstance(reason, OSError) else None

@@ -151,7 +151,7 @@ def _read_state(folder: Path) -> StackState | None:
 def load_state(folder: Path) -> StackState:
     state = find_state(folder)
     if state is None:
-        raise UsageError(f"there is no stack in {folder}.", hint=f"Make one: pulsetrain stack up {folder}")
+        raise UsageError(f"there is no stack in {folder}.", hint=f"Create one: pulsetrain stack up {folder}")
     return state
 
 

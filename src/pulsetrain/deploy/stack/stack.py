@@ -21,7 +21,7 @@ from pulsetrain.runs.folder import host_name
 from pulsetrain.settings import in_force, load_thresholds
 
 PASSWORD_FILE = "grafana/admin-password"  # noqa: S105 - the name of a file
-_HEAD = "# Written by `pulsetrain stack`. Edit it if you like: it is then kept, unless you use --force.\n"
+_HEAD = "# Written by `pulsetrain stack`. You can edit it: your version is kept, unless you use --force.\n"
 
 
 class Stack:
@@ -115,9 +115,7 @@ def _is_free(address: str, port: int) -> bool:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 return False
-            raise UsageError(
-                f"{address}:{port} cannot be listened on: {(error.strerror or str(error)).lower()}."
-            ) from None
+            raise UsageError(f"cannot listen on {address}:{port}: {(error.strerror or str(error)).lower()}.") from None
     return True
 
 

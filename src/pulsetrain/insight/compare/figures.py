@@ -295,7 +295,7 @@ _SECTIONS: dict[str, list[_Row]] = {
         ),
         _Row(
             key="mfu_ratio",
-            name="of the peak FLOPs (MFU)",
+            name="peak FLOPs used (MFU)",
             unit="share",
             value=_of_steps(lambda steps: steps.mfu_ratio),
             better="higher",

@@ -90,10 +90,10 @@ def _notes(stretches: Sequence[Stretch], faults: CounterFaults) -> Iterable[str]
         yield f"The counter stood still for {faults.still_seconds:.0f} s while power was drawn; power fills in."
     gaps = sum(float(np.sum(part.gap_seconds)) for part in stretches)
     if gaps:
-        yield f"For {gaps:.0f} s nothing could be read: power was assumed to be as before and after."
+        yield f"For {gaps:.0f} s nothing could be read: power was assumed to match the readings around it."
     unknown = sum(float(np.sum(np.diff(part.times)[part.method == Method.UNKNOWN])) for part in stretches)
     if unknown:
-        yield f"For {unknown:.0f} s nothing could be read: what was used then is not counted."
+        yield f"For {unknown:.0f} s nothing could be read: energy used then is not counted."
     if any(np.any(part.method == Method.POLLED) | np.any(part.method == Method.POWER) for part in stretches):
         yield SENSOR_NOTE
 

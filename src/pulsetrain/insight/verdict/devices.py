@@ -234,7 +234,7 @@ def _lowered(gpu: GpuFacts, ratio: float) -> bool:
 
 
 def _of_limits(gpu: GpuFacts) -> str:
-    return f": it is set to {gpu.limit_watts:.0f} W of at most {gpu.limit_max_watts:.0f} W"
+    return f": it is set to {gpu.limit_watts:.0f} W, below the maximum of {gpu.limit_max_watts:.0f} W"
 
 
 def _known(signal: str, value: float | None, unit: str) -> tuple[Evidence, ...]:

@@ -197,7 +197,7 @@ def load_imbalance(case: Case) -> Iterator[Judged]:
     if len(busy) > 1 and max(busy) - min(busy) > limit:
         yield Judged(
             (seen("least", min(busy), "ratio"), seen("most", max(busy), "ratio", threshold=min(busy) + limit)),
-            words={"what": "busy, from GPU to GPU"},
+            words={"what": "busy, depending on the GPU"},
             confidence="medium",
         )
         return
@@ -210,7 +210,7 @@ def load_imbalance(case: Case) -> Iterator[Judged]:
         if most - least > limit:
             yield Judged(
                 (seen("least", least, "ratio"), seen("most", most, "ratio", threshold=least + limit)),
-                words={"what": f"of the mean {name} of a rank"},
+                words={"what": f"of the mean number of {name} per rank"},
             )
         return
 

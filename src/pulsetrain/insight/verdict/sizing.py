@@ -113,7 +113,7 @@ def _more_cores(case: Case) -> Iterator[str]:
     if (machine.others_cores or 0.0) > limits.other_programs_ratio * cores or not case.facts.devices.loading.workers:
         return
     needed = math.ceil(cores / max(0.1, 1 - wait))
-    yield f"Loading data keeps all {cores:.0f} cores busy: about {needed} would load fast enough."
+    yield f"Loading data keeps all {cores:.0f} cores busy: about {needed} would keep up."
 
 
 def _memory_percent(case: Case) -> float | None:

@@ -97,4 +97,4 @@ def _missing(sent: SentTally, found: int, target: PushTarget, ignored: dict[str,
         reasons = ", ".join(f"{rows:,} for {reason}" for reason, rows in ignored.items())
         hint = next((_HINTS[reason] for reason in ignored if reason in _HINTS), None)
         return PulsetrainError(f"{message}: it dropped rows ({reasons}).", hint=hint)
-    return PulsetrainError(f"{message}.", hint="Does it keep samples as old as the run? Look at its retention and log.")
+    return PulsetrainError(f"{message}.", hint="Does it keep samples as old as the run? Check its retention and log.")

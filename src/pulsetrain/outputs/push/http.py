@@ -99,7 +99,7 @@ def _failure(answer: httpx.Response, content: bytes, host: str) -> PushError:
     words = " ".join(content.decode(errors="replace").split())[:MOST_WORDS].rstrip(".")
     said = f"{host} answered {status} {answer.reason_phrase}".rstrip() + (f": {words}." if words else ".")
     if status in (401, 403):
-        return Rejected(said, hint="Check username, password or token: docs/push.md says where they are looked for.")
+        return Rejected(said, hint="Check username, password or token: docs/push.md says where they are read from.")
     if status in (400, 413, 422):
         return Refused(said)
     if status in (408, 425, 429) or answer.is_server_error:

@@ -82,7 +82,7 @@ class Pushgateway:
         trouble = self._backoff.trouble.message.rstrip(".")
         if self._target.keep_group:
             return f"the last state could not be sent ({trouble})"
-        return f"the group could not be deleted ({trouble}); later: curl -X DELETE {self._url}"
+        return f"the group could not be deleted ({trouble}); do it later: curl -X DELETE {self._url}"
 
     def _end(self) -> bool:
         self._backoff.retry_now()

@@ -37,7 +37,7 @@ LOST = frozenset(
 
 _WHY_NOT = {
     pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: (
-        "NVML would not start: there is no libnvidia-ml.so.1 here.",
+        "NVML would not start: libnvidia-ml.so.1 was not found.",
         "Install the NVIDIA driver; in a container, start it with the NVIDIA runtime and "
         "NVIDIA_DRIVER_CAPABILITIES=utility.",
     ),

@@ -45,7 +45,7 @@ class Nvidia(NvmlSource):
         self._news += [
             Event(
                 "shared_memory",
-                f"GPU {gpu.index} ({gpu.name}) shares the host's memory: its memory figures may be that",
+                f"GPU {gpu.index} ({gpu.name}) shares the host's memory: its memory figures may be the host's",
             )
             for gpu in library.gpus
             if shares_host_memory(gpu)
