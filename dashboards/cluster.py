@@ -52,11 +52,11 @@ def _by_host(function: str, expr: str) -> Line:
 
 def _header() -> list[Panel]:
     return [
-        number("Nodes", queries.hosts(SCOPE), help="Machines that are seen now.", unit="short"),
+        number("Nodes", queries.hosts(SCOPE), help="Machines seen now.", unit="short"),
         number(
             "Nodes missing",
             queries.hosts_gone(SCOPE),
-            help="Machines that were seen in the time range, and are not now. One that only a run shows goes with it.",
+            help="Machines seen in the time range, but not now. One that only a run reports disappears with it.",
             unit="short",
             limits=GONE,
         ),
@@ -64,7 +64,7 @@ def _header() -> list[Panel]:
         number(
             "GPUs missing",
             queries.gpus_missing(SCOPE),
-            help="GPUs of the time range that do not answer now, or of which nobody speaks.",
+            help="GPUs of the time range that do not answer now or are no longer reported.",
             unit="short",
             limits=GONE,
         ),
@@ -109,8 +109,8 @@ def _slow() -> list[Panel]:
             "Ranks that the others wait for",
             f"topk(10, {queries.by_run_name(behind)})",
             "{{host}} rank {{rank}} of {{name}}",
-            help="How much longer than the median rank of its run each one works before it meets the others in the "
-            "backward pass, in each step. The whole step takes equally long on all of them.",
+            help="How much longer each one works in a step than the median rank of its run, before it meets the "
+            "others in the backward pass. The whole step takes the same time on all of them.",
             unit="s",
             maximum=None,
             width=8,
@@ -119,7 +119,7 @@ def _slow() -> list[Panel]:
         chart(
             "Behind the median rank",
             Line(f"max by (host) ({behind})", "{{host}}"),
-            help="Of each node's slowest rank: data wait and forward pass, in each step, longer than the median rank.",
+            help="Data wait and forward pass of each node's slowest rank, per step, beyond those of the median rank.",
             unit="s",
             width=8,
             height=9,
@@ -130,11 +130,11 @@ def _slow() -> list[Panel]:
             "Slowest clocks",
             f"bottomk(10, {_clock('host, gpu')})",
             "{{host}}/{{gpu}}",
-            help="The clock of GPUs at work, of its highest: one that is held down makes the others wait.",
+            help="Clocks of working GPUs, as a share of their maximum: one that is held down makes the others wait.",
             unit="percentunit",
             maximum=1,
             width=8,
-            empty="No GPU is at work.",
+            empty="No GPU is working.",
         ),
     ]
 
@@ -190,8 +190,8 @@ def _nodes() -> Panel:
                 )
             ),
         ],
-        help="Every node of the time range now. `Behind` is the time in each step for which the others wait for its "
-        "slowest rank. The name leads to all about the node.",
+        help="Every node of the time range, as it is now. `Behind` is how long the others wait for its slowest "
+        "rank in each step. The name links to the node's dashboard.",
         sort=["State", "-Behind", "Host"],
         empty="No node in this time range.",
     )
@@ -208,9 +208,9 @@ def _gpu() -> list[Panel]:
             maximum=100,
         ),
         chart(
-            "Least busy GPU",
+            "Lowest GPU utilization",
             _by_host("min", SCOPE.now("gpu", "utilization_percent")),
-            help="Of each node. One GPU that idles while the others work makes them wait.",
+            help="The lowest on each node. One GPU that idles while the others work makes them wait.",
             unit="percent",
             width=8,
             maximum=100,
@@ -262,7 +262,7 @@ def _traffic() -> list[Panel]:
             "Network",
             Line(SCOPE.rate("host", "network_received_bytes"), "{{host}} received"),
             Line(f"-({SCOPE.rate('host', 'network_sent_bytes')})", "{{host}} sent"),
-            help="Received, above; sent, below the line. All network cards together.",
+            help="Received above the line, sent below. All network interfaces together.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -273,13 +273,13 @@ def _traffic() -> list[Panel]:
             help=f"All GPUs of each node. {help_of(metric('gpu', 'nvlink_received_bytes'))}",
             unit="binBps",
             width=8,
-            empty="No GPU here counts NVLink traffic.",
+            empty="No GPU here reports NVLink traffic.",
         ),
         chart(
             "Disks",
             Line(SCOPE.rate("host", "disk_read_bytes"), "{{host}} read"),
             Line(f"-({SCOPE.rate('host', 'disk_written_bytes')})", "{{host}} written"),
-            help="Read, above; written, below the line. All disks together.",
+            help="Read above the line, written below. All disks together.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -290,9 +290,9 @@ def _traffic() -> list[Panel]:
 def _training() -> list[Panel]:
     return [
         chart(
-            "Step duration",
+            "Step time",
             Line(queries.by_run_name(queries.step_seconds(SCOPE, "run, host")), "{{host}} {{name}}"),
-            help="Mean duration of a step. Where ranks exchange gradients, it is the same on all nodes of a run.",
+            help="Mean step time. Where ranks exchange gradients, it is the same on all nodes of a run.",
             unit="s",
             width=8,
             empty="No step is reported.",
@@ -331,10 +331,10 @@ def _ledger_of_each_run() -> Panel:
         [Key("run", "Run", RUN, width=260)],
         [
             Column(title, queries.time_share_of_runs(SCOPE, classes), "percentunit", gauge=True, decimals=1, width=135)
-            for title, classes in (shown | {"All else": rest}).items()
+            for title, classes in (shown | {"Other": rest}).items()
         ],
-        help="Share in the reported time of each run, in the time range. Compute is forward, backward and optimizer "
-        f"too. The id leads to all about the run. {help_of(catalog.TRAINING_TIME)}",
+        help="Share of each run's reported time, in the time range. Compute includes forward, backward and "
+        f"optimizer. The id links to the run's dashboard. {help_of(catalog.TRAINING_TIME)}",
         sort=["Compute"],
         height=6,
         empty="Needs the hooks or callbacks.",
@@ -359,7 +359,7 @@ def _cache() -> list[Panel]:
             "Cache traffic",
             Line(f"sum by (host) (rate({catalog.CACHE_SENT.name}{{}}{queries.PER_SECOND}))", "{{host}} sent"),
             Line(f"-sum by (host) (rate({catalog.CACHE_FETCHED.name}{{}}{queries.PER_SECOND}))", "{{host}} fetched"),
-            help="Sent to training processes, above; fetched from the shard server, below the line.",
+            help="Sent to training processes above the line, fetched from the shard server below.",
             unit="binBps",
             width=8,
             minimum=None,

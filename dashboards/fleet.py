@@ -58,11 +58,11 @@ def board() -> Board:
 
 def _header() -> list[Panel]:
     return [
-        number("Hosts", queries.hosts(SCOPE), help="Machines that are seen now.", unit="short", width=4),
+        number("Hosts", queries.hosts(SCOPE), help="Machines seen now.", unit="short", width=4),
         number(
             "Hosts not seen",
             queries.hosts_gone(SCOPE),
-            help="Machines that were seen in the time range, and are not now. One that only a run shows goes with it.",
+            help="Machines seen in the time range, but not now. One that only a run reports disappears with it.",
             unit="short",
             limits=GONE,
             width=4,
@@ -71,7 +71,7 @@ def _header() -> list[Panel]:
         number(
             "Lost GPUs",
             queries.gpus_lost(SCOPE),
-            help="GPUs that their machine has and that no longer answer.",
+            help="GPUs that no longer answer although their machine does.",
             unit="short",
             limits=LOST,
             width=4,
@@ -80,7 +80,7 @@ def _header() -> list[Panel]:
         number(
             "GPUs not seen",
             queries.gpus_gone(SCOPE),
-            help="GPUs that were seen in the time range, and of which nobody speaks now.",
+            help="GPUs seen in the time range that nothing reports now.",
             unit="short",
             limits=GONE,
             width=4,
@@ -105,7 +105,7 @@ def _header() -> list[Panel]:
         number(
             "Idle GPU-hours",
             queries.idle_hours(),
-            help="Hours in which a GPU ran no kernel, of all GPUs in the time range, with or without a run.",
+            help="Hours in which GPUs ran no kernel in the time range, with or without a run.",
             unit="short",
             decimals=1,
             width=6,
@@ -122,7 +122,7 @@ def _header() -> list[Panel]:
         number(
             "Cost of idle runs",
             queries.idle_cost(SCOPE),
-            help="What runs cost in the time range, by the share of their GPU time that was idle.",
+            help="What runs cost in the time range, times the share of their GPU time that was idle.",
             unit="short",
             legend="{{currency}}",
             decimals=2,
@@ -143,26 +143,26 @@ def _extremes() -> list[Panel]:
     mean = SCOPE.over("avg_over_time", "gpu", "utilization_percent")
     return [
         bars(
-            "Busiest GPUs, mean of the time range",
+            "Busiest GPUs, mean over the time range",
             f"topk(10, {mean})",
             GPU,
-            help="Mean utilization in the time range, also of GPUs that are gone by now.",
+            help="Mean utilization in the time range, including GPUs that are gone now.",
             unit="percent",
             maximum=100,
         ),
         bars(
-            "Idlest GPUs, mean of the time range",
+            "Idlest GPUs, mean over the time range",
             f"bottomk(10, {mean})",
             GPU,
-            help="Mean utilization in the time range, also of GPUs that are gone by now.",
+            help="Mean utilization in the time range, including GPUs that are gone now.",
             unit="percent",
             maximum=100,
         ),
         bars(
-            "Hottest GPUs, highest of the time range",
+            "Hottest GPUs, peak in the time range",
             f"topk(10, {SCOPE.over('max_over_time', 'gpu', 'temperature_celsius')})",
             GPU,
-            help="Highest core temperature in the time range, also of GPUs that are gone by now.",
+            help="Highest core temperature in the time range, including GPUs that are gone now.",
             unit="celsius",
             maximum=100,
             limits=TEMPERATURE,
@@ -205,8 +205,8 @@ def _hosts() -> Panel:
                 width=60,
             ),
         ],
-        help="Every host of the time range now: one that is gone is listed as not seen. Its name leads to all about "
-        "it. `Last seen` is to the minute.",
+        help="Every host of the time range, as it is now: one that is gone is listed as not seen. Its name "
+        "links to its dashboard. `Last seen` is to the minute.",
         sort=["State", "-Last seen", "Host"],
         empty="No host in this time range.",
     )
@@ -239,7 +239,7 @@ def _runs() -> Panel:
             ),
         ],
         Key("currency", "Currency", width=80),
-        help="Runs of the time range, with what they have used from their beginning. The id leads to all about it.",
+        help="Runs of the time range, with what they have used since they began. The id links to the run's dashboard.",
         sort=["-Run"],
         empty="No run in this time range.",
     )

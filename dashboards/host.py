@@ -58,7 +58,7 @@ def _header() -> list[Panel]:
         number(
             "GPUs missing",
             queries.gpus_missing(SCOPE),
-            help="GPUs of the time range that do not answer now, or of which nobody speaks.",
+            help="GPUs of the time range that do not answer now or are no longer reported.",
             unit="short",
             limits=GONE,
         ),
@@ -109,11 +109,11 @@ def _gpus() -> list[Panel]:
     return [
         *tables.gpu_charts(SCOPE, GPU),
         states(
-            "Held back by",
+            "Throttled by",
             Line(queries.held_back(SCOPE), "GPU {{gpu}}: {{reason}}"),
             help=help_of(metric("gpu", "throttle_reasons")),
             width=24,
-            empty="No GPU was held back in this time range.",
+            empty="No GPU was throttled in this time range.",
         ),
     ]
 
@@ -150,7 +150,7 @@ def _machine() -> list[Panel]:
             Line(SCOPE.now("host", "load_5m"), "5 min", SKY),
             Line(SCOPE.now("host", "load_15m"), "15 min", PURPLE),
             Line(SCOPE.now("host", "cpu_cores"), "cores", GRAY, True),
-            help="Tasks that run or wait to run; the machine is full where it reaches the number of cores.",
+            help="Tasks that run or wait to run; the machine is full when it reaches the number of cores.",
             unit="short",
             width=6,
         ),
@@ -168,7 +168,7 @@ def _machine() -> list[Panel]:
             Line(f"sum({SCOPE.now('gpu', 'power_draw_watts')})", "GPUs", BLUE),
             Line(SCOPE.rate("host", "cpu_energy_joules"), "CPUs", ORANGE),
             Line(SCOPE.rate("host", "dram_energy_joules"), "memory", GREEN),
-            help="Of the parts that can be measured here. CPUs and memory need RAPL counters that may be read.",
+            help="Of the parts that can be measured here. CPUs and memory need readable RAPL counters.",
             unit="watt",
             stacked=True,
         ),
@@ -179,17 +179,17 @@ def _machine() -> list[Panel]:
             help=f"Where pulsetrain runs in a container. {help_of(metric('host', 'container_memory_used_bytes'))}",
             unit="bytes",
             width=6,
-            empty="pulsetrain does not run in a container there.",
+            empty="pulsetrain is not running in a container.",
         ),
         chart(
             "Container CPU",
             Line(SCOPE.rate("host", "container_cpu_seconds"), "used", BLUE),
-            Line(SCOPE.rate("host", "container_cpu_throttled_seconds"), "held back", RED),
+            Line(SCOPE.rate("host", "container_cpu_throttled_seconds"), "throttled", RED),
             Line(SCOPE.now("host", "container_cpu_limit_cores"), "limit", GRAY, True),
             help="Cores that the container keeps busy, and its limit.",
             unit="short",
             width=6,
-            empty="pulsetrain does not run in a container there.",
+            empty="pulsetrain is not running in a container.",
         ),
     ]
 
@@ -200,7 +200,7 @@ def _traffic() -> list[Panel]:
             "Disks",
             Line(SCOPE.rate("host", "disk_device_read_bytes"), "{{device}} read"),
             Line(f"-({SCOPE.rate('host', 'disk_device_written_bytes')})", "{{device}} written"),
-            help="Read, above; written, below the line.",
+            help="Read above the line, written below.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -209,7 +209,7 @@ def _traffic() -> list[Panel]:
             "Disk operations",
             Line(SCOPE.rate("host", "disk_device_reads"), "{{device}} read"),
             Line(f"-({SCOPE.rate('host', 'disk_device_writes')})", "{{device}} written"),
-            help="Reads per second, above; writes, below the line.",
+            help="Reads per second above the line, writes below.",
             unit="iops",
             width=8,
             minimum=None,
@@ -218,7 +218,7 @@ def _traffic() -> list[Panel]:
             "Network",
             Line(SCOPE.rate("host", "network_device_received_bytes"), "{{device}} received"),
             Line(f"-({SCOPE.rate('host', 'network_device_sent_bytes')})", "{{device}} sent"),
-            help="Received, above; sent, below the line.",
+            help="Received above the line, sent below.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -240,11 +240,11 @@ def _processes() -> list[Panel]:
             ],
             help=help_of(metric("process", "gpu_memory_mb")),
             sort=["-GPU memory"],
-            empty="No process on a GPU is seen now.",
+            empty="No process on a GPU now.",
             width=12,
         ),
         rows(
-            "Of the runs",
+            "Of runs",
             [*keys, Key("run", "Run", RUN)],
             [
                 Column(title, f"max by (pid, user, command, run) ({expr})", unit)
@@ -256,7 +256,7 @@ def _processes() -> list[Panel]:
             ],
             help="The busiest processes of the watched commands.",
             sort=["-CPU cores"],
-            empty="No watched command runs now.",
+            empty="No watched command is running.",
             width=12,
         ),
     ]
@@ -278,7 +278,7 @@ def _one_gpu() -> list[Panel]:
             Line(SCOPE.now("gpu", "sm_active_ratio"), "multiprocessors", GREEN),
             Line(SCOPE.now("gpu", "tensor_active_ratio"), "tensor cores", PURPLE),
             Line(SCOPE.now("gpu", "memory_controller_ratio"), "memory", ORANGE),
-            help="How much of the GPU works: that any kernel runs says little of how much of it does.",
+            help="How much of the GPU works: that some kernel runs says little about how much of it is in use.",
             unit="percentunit",
             width=6,
             maximum=1,
@@ -318,11 +318,11 @@ def _one_gpu() -> list[Panel]:
             width=6,
         ),
         states(
-            "Held back by",
+            "Throttled by",
             Line(queries.held_back(SCOPE), "{{reason}}"),
             help=help_of(reasons),
             width=6,
-            empty="It was not held back in this time range.",
+            empty="It was not throttled in this time range.",
         ),
         chart(
             "PCIe and NVLink",
@@ -330,7 +330,7 @@ def _one_gpu() -> list[Panel]:
             Line(SCOPE.now("gpu", "pcie_sent_bytes_per_second"), "PCIe sent", SKY),
             Line(SCOPE.rate("gpu", "nvlink_received_bytes"), "NVLink received", ORANGE),
             Line(SCOPE.rate("gpu", "nvlink_sent_bytes"), "NVLink sent", PURPLE),
-            help="Traffic to the GPU and from it.",
+            help="Traffic to and from the GPU.",
             unit="binBps",
             width=6,
         ),
@@ -338,10 +338,10 @@ def _one_gpu() -> list[Panel]:
             "Errors",
             Line(SCOPE.now("gpu", "xid_errors"), "XID", RED),
             Line(SCOPE.now("gpu", "ecc_corrected_errors"), "ECC, corrected", SKY),
-            Line(SCOPE.now("gpu", "ecc_uncorrected_errors"), "ECC, not corrected", ORANGE),
+            Line(SCOPE.now("gpu", "ecc_uncorrected_errors"), "ECC, uncorrected", ORANGE),
             Line(SCOPE.now("gpu", "remapped_rows_failed"), "rows not remapped", PURPLE),
             Line(SCOPE.now("gpu", "pcie_replays"), "PCIe replays", GRAY),
-            help="Counts so far: a line that rises is bad news. XID errors count from when pulsetrain started.",
+            help="Counts so far: a rising line is bad news. XID errors count from when pulsetrain started.",
             unit="short",
             width=6,
         ),
@@ -352,14 +352,14 @@ def _watching() -> list[Panel]:
     return [
         chart_of(
             metric("host", "source_read_seconds"),
-            "Time of a reading",
+            "Reading time",
             Line(SCOPE.now("host", "source_read_seconds"), "{{source}}"),
         ),
         chart_of(
             metric("host", "source_up"), "Sources up", Line(SCOPE.now("host", "source_up"), "{{source}}"), width=6
         ),
         chart(
-            "CPU of pulsetrain",
+            "pulsetrain CPU",
             Line(SCOPE.rate("host", "pulsetrain_cpu_seconds"), "of one core", BLUE),
             help=help_of(metric("host", "pulsetrain_cpu_seconds")),
             unit="percentunit",

@@ -172,7 +172,7 @@ def held_back(scope: Scope) -> str:
     """
     held = scope.interval("max_over_time", "gpu", "throttle_reasons")
     free = f"0 * group by (host) ({scope.interval('max_over_time', 'gpu', 'up')})"
-    for label, word in (("gpu", "all"), ("reason", "not held back")):
+    for label, word in (("gpu", "all"), ("reason", "not throttled")):
         free = f'label_replace({free}, "{label}", "{word}", "", "")'
     return f"{held} or ({free} unless on (host) {held})"
 

@@ -36,7 +36,7 @@ def board() -> Board:
         description="Machines that come and go: the age of their data, how long readings take, GPUs and memory.",
         variables=[hosts_variable(catalog.DATA_AGE.name), gpus_variable()],
         header=_header(),
-        rows=[Row("Does data come", _arrival()), Row("The machine", _machine()), Row("The training", _training())],
+        rows=[Row("Is data arriving", _arrival()), Row("The machine", _machine()), Row("The training", _training())],
         events='host=~"$host"',
     )
 
@@ -45,9 +45,9 @@ def _header() -> list[Panel]:
     used, total = (f"sum({SCOPE.now('host', f'memory_{what}_bytes')})" for what in ("used", "total"))
     return [
         number(
-            "Age of the data",
+            "Data age",
             f"topk(1, max by (host) ({_AGES}))",
-            help=f"Of the machine whose data are oldest. {help_of(catalog.DATA_AGE)}",
+            help=f"Of the machine whose data is oldest. {help_of(catalog.DATA_AGE)}",
             unit="s",
             legend="{{host}}",
             limits=AGE,
@@ -56,9 +56,9 @@ def _header() -> list[Panel]:
             empty="no host",
         ),
         number(
-            "Last heard of",
+            "Last heard from",
             f"topk(1, {_LAST_HEARD})",
-            help="Since the last sample that reached this data source, to 15 seconds, of the machine silent longest.",
+            help="Time since the last sample reached this data source, to 15 seconds, for the machine silent longest.",
             unit="s",
             legend="{{host}}",
             limits=AGE,
@@ -106,7 +106,7 @@ def _arrival() -> list[Panel]:
     return [
         _machines(),
         chart(
-            "Age of the data",
+            "Data age",
             Line(f"max by (host, data) ({_AGES})", "{{host}} {{data}}"),
             help=help_of(catalog.DATA_AGE),
             unit="s",
@@ -133,17 +133,17 @@ def _machines() -> Panel:
         "Machines",
         [Key("host", "Host", HOST)],
         [
-            Column("Last heard of", _LAST_HEARD, "s", AGE, width=135),
-            Column("Age of the data", f"max by (host) ({_AGES})", "s", AGE, width=130),
+            Column("Last heard from", _LAST_HEARD, "s", AGE, width=135),
+            Column("Data age", f"max by (host) ({_AGES})", "s", AGE, width=130),
             Column("Fetch latency", _latency(), "s", width=115),
             Column("GPU utilization", _UTILIZATION, "percent", gauge=True, decimals=0, width=140),
             Column("GPU memory", _GPU_MEMORY, "percent", MEMORY, gauge=True, decimals=0, width=140),
             Column("CPU", SCOPE.now("host", "cpu_ratio"), "percentunit", gauge=True, decimals=0, width=120),
             Column("Memory", _MEMORY, "percentunit", gauge=True, decimals=0, width=120),
         ],
-        help="Every machine of the time range, the one silent longest first: of one that is gone, nothing else is "
-        "known. Its name leads to all about it.",
-        sort=["-Last heard of", "Host"],
+        help="Every machine of the time range, the one silent longest first; nothing else is known of one that "
+        "is gone. Its name links to its dashboard.",
+        sort=["-Last heard from", "Host"],
         empty="No host in this time range.",
     )
 
@@ -153,7 +153,7 @@ def _machine() -> list[Panel]:
         chart(
             "GPU utilization",
             Line(_UTILIZATION, "{{host}}"),
-            help=f"Mean of each host's GPUs that are chosen. {help_of(metric('gpu', 'utilization_percent'))}",
+            help=f"Mean of each host's chosen GPUs. {help_of(metric('gpu', 'utilization_percent'))}",
             unit="percent",
             width=8,
             maximum=100,
@@ -180,7 +180,7 @@ def _machine() -> list[Panel]:
             "Disk",
             Line(SCOPE.rate("host", "disk_read_bytes"), "{{host}} read"),
             Line(f"-({SCOPE.rate('host', 'disk_written_bytes')})", "{{host}} written"),
-            help="Read, above; written, below the line. All disks together.",
+            help="Read above the line, written below. All disks together.",
             unit="binBps",
             width=8,
             minimum=None,
@@ -189,7 +189,7 @@ def _machine() -> list[Panel]:
             "Network",
             Line(SCOPE.rate("host", "network_received_bytes"), "{{host}} received"),
             Line(f"-({SCOPE.rate('host', 'network_sent_bytes')})", "{{host}} sent"),
-            help="Received, above; sent, below the line. All network cards together.",
+            help="Received above the line, sent below. All network interfaces together.",
             unit="binBps",
             width=8,
             minimum=None,

@@ -86,7 +86,7 @@ def _header() -> list[Panel]:
         number(
             "NaN or infinite",
             f"sum({queries.nonfinite(SCOPE, 'run')})",
-            help=f"Reports of the time range with such a value, the loss or another. {help_of(catalog.NONFINITE)}",
+            help=f"Reports in the time range with such a value, in the loss or elsewhere. {help_of(catalog.NONFINITE)}",
             unit="short",
             decimals=0,
             limits=LOST,
@@ -193,28 +193,29 @@ def _training() -> list[Panel]:
         chart(
             "Where a step's time goes",
             *(Line(queries.step_part(SCOPE, part), legend, color) for part, (legend, color) in PARTS.items()),
-            help="Mean time of each part of a step. Much data wait: the input pipeline holds the GPUs back.",
+            help="Mean time of each part of a step. A long data wait means that the input pipeline holds the "
+            "GPUs back.",
             unit="s",
             stacked=True,
             width=8,
             empty="Needs the hooks or callbacks: pulsetrain.log reports no parts of a step.",
         ),
         chart(
-            "Step duration",
+            "Step time",
             Line(queries.step_seconds(SCOPE), "mean", GREEN),
-            Line(queries.step_quantile(SCOPE, 0.5), "half within", BLUE),
+            Line(queries.step_quantile(SCOPE, 0.5), "50 % within", BLUE),
             Line(queries.step_quantile(SCOPE, 0.95), "95 % within", ORANGE),
             Line(queries.step_quantile(SCOPE, 0.99), "99 % within", PURPLE),
-            help="The mean is exact; where reports have no durations, it is from the number of the step. The others "
-            f"are estimated within the buckets of a histogram. {help_of(catalog.STEP_COUNTS)}",
+            help="The mean is exact; where reports have no durations, it comes from step numbers. The others "
+            f"are estimated from histogram buckets. {help_of(catalog.STEP_COUNTS)}",
             unit="s",
             width=8,
             empty="No step is reported.",
         ),
         chart(
-            "Step duration by rank",
+            "Step time by rank",
             Line(queries.step_seconds(SCOPE, "run, rank"), "rank {{rank}}"),
-            help="Mean duration of a step. Ranks that exchange gradients take equally long: *Cluster profiler* shows "
+            help="Mean step time. Ranks that exchange gradients take equally long: *Cluster profiler* shows "
             "which of them the others wait for.",
             unit="s",
             width=8,
@@ -233,7 +234,7 @@ def _training() -> list[Panel]:
             _named(f"sum by (run) ({SCOPE.rate('training', 'samples')})"),
             help="Samples per second, of all ranks together.",
             unit=UNITS["samples/s"],
-            empty="Needs samples: the hooks count them, pulsetrain.log(samples=...) tells them.",
+            empty="Needs samples: the hooks count them, pulsetrain.log(samples=...) reports them.",
             width=6,
         ),
         chart(
@@ -252,10 +253,10 @@ def _training() -> list[Panel]:
             empty="Needs FLOPs of the step and a GPU whose peak is known.",
         ),
         chart(
-            "Memory of the training",
+            "Training memory",
             Line(f"max by (run) ({SCOPE.now('training', 'memory_allocated_mb')})", "tensors", BLUE),
             Line(f"max by (run) ({SCOPE.now('training', 'memory_reserved_mb')})", "allocator", ORANGE),
-            help="GPU memory as the framework sees it, of the rank that holds most.",
+            help="GPU memory as the framework sees it, of the rank that holds the most.",
             unit="mbytes",
             width=6,
             empty="Needs a framework that reports its GPU memory.",
@@ -290,11 +291,11 @@ def _gpus() -> list[Panel]:
     return [
         *tables.gpu_charts(SCOPE, GPU),
         states(
-            "Held back by",
+            "Throttled by",
             Line(queries.held_back(SCOPE), "{{host}}/{{gpu}}: {{reason}}"),
             help=help_of(metric("gpu", "throttle_reasons")),
             width=24,
-            empty="No GPU was held back in this time range.",
+            empty="No GPU was throttled in this time range.",
         ),
     ]
 
@@ -341,7 +342,7 @@ def _account() -> list[Panel]:
             empty="Needs --price.",
         ),
         chart(
-            "Power of all that is counted",
+            "Power of everything counted",
             Line(f"sum by (device) ({SCOPE.rate('account', 'energy_joules')})", "{{device}}"),
             help="How fast the energy of the run rises.",
             unit="watt",

@@ -89,8 +89,8 @@ def gpus(scope: queries.Scope) -> Panel:
             Column("XID errors", each(scope.now("gpu", "xid_errors")), limits=LOST, width=95),
             Column("ECC errors", each(scope.now("gpu", "ecc_uncorrected_errors")), limits=LOST, width=95),
         ],
-        help="Every GPU of the time range now, those first that are lost or not seen any more. ECC errors are those "
-        "that could not be corrected, over the device's life; XID errors count from when pulsetrain started.",
+        help="Every GPU of the time range, as it is now; lost and unseen ones first. ECC errors are uncorrected "
+        "ones, over the device's life; XID errors count from when pulsetrain started.",
         sort=["State", "Host", "GPU"],
         height=10,
     )
@@ -133,7 +133,7 @@ def alerts(select: str) -> Panel:
     """What fires now, of the alerts with these labels, the gravest first. Those for information would hide them."""
     grave = f'severity=~"warning|critical", {select}'
     return rows(
-        "Alerts that fire",
+        "Firing alerts",
         [
             Key("alertname", "Alert", width=160),
             Key("severity", "Severity", width=100),
@@ -143,9 +143,9 @@ def alerts(select: str) -> Panel:
             Key("rank", "Rank", width=60),
         ],
         [Column("Since", f"1000 * ({_alerts_since(grave)})", "dateTimeFromNow", width=140)],
-        help="Warnings and critical alerts now: of the rules that Prometheus evaluates (`pulsetrain stack` has them), "
-        "and those that pulsetrain finds itself (`pulsetrain_alert`), each once. Of the latter, since when within "
-        "the time range.",
+        help="Warnings and critical alerts now: from the rules that Prometheus evaluates (`pulsetrain stack` "
+        "installs them), and those that pulsetrain finds itself (`pulsetrain_alert`), each listed once. For the "
+        "latter, `Since` reaches back to the start of the time range at most.",
         sort=["Severity", "-Since"],
         height=5,
         empty="No warning or critical alert from what is seen now.",

@@ -250,7 +250,7 @@ def test_the_power_of_all_that_is_counted_agrees_with_the_counter_at_every_momen
         if second % 10 == 4:  # scraped out of step with whole entries, which come every 15 seconds
             for family in families(live, {"host": "a", "run": RUN}, now=moment):
                 series += [of(family.name, dict(one.labels), [moment], [one.value]) for one in family.points]
-    (panel,) = (one for one in panels(BOARDS["pulsetrain-run"]) if one["title"] == "Power of all that is counted")
+    (panel,) = (one for one in panels(BOARDS["pulsetrain-run"]) if one["title"] == "Power of everything counted")
     asked = substituted(panel["targets"][0]["expr"], ALL | {"__rate_interval": "1m"})
     with Prometheus(tmp_path) as server:
         push(server.url, series)
@@ -297,7 +297,7 @@ def test_alerts_of_prometheus_and_of_all_engines_are_listed_once_each_and_none_f
     ]
     with Prometheus(tmp_path) as server:
         push(server.url, series)
-        (panel,) = (panel for panel in panels(BOARDS[uid]) if panel["title"] == "Alerts that fire")
+        (panel,) = (panel for panel in panels(BOARDS[uid]) if panel["title"] == "Firing alerts")
         (target,) = panel["targets"]
         found = server.query(substituted(target["expr"], ALL | {"__range": "1h"}), now)
     told = {one["metric"]["alertname"]: now - float(one["value"][1]) / 1000 for one in found}
@@ -378,7 +378,7 @@ def test_the_time_ledger_of_each_run_adds_up_to_what_it_reported(two_runs: tuple
     assert shares("Compute") == pytest.approx({(RUN,): 0.9 / 0.95, (notes,): 0.0})
     assert shares("Checkpoints") == pytest.approx({(RUN,): 0.05 / 0.95, (notes,): 0.0})
     assert shares("Evaluation") == pytest.approx({(RUN,): 0.0, (notes,): 1.0})
-    assert shares("All else") == {(RUN,): 0.0, (notes,): 0.0}
+    assert shares("Other") == {(RUN,): 0.0, (notes,): 0.0}
 
 
 def test_a_rank_that_the_others_wait_for_is_named_though_steps_take_equally_long(
@@ -393,7 +393,7 @@ def test_a_rank_that_the_others_wait_for_is_named_though_steps_take_equally_long
 
 def test_a_program_that_logs_no_durations_has_step_charts(two_runs: tuple[Prometheus, float]) -> None:
     server, now = two_runs
-    mean, *_ = chart_lines("pulsetrain-run", "Step duration")
+    mean, *_ = chart_lines("pulsetrain-run", "Step time")
     assert values(server, mean, now, "run") == pytest.approx({(RUN,): 0.2, ("20261116-130000-notes-77ab",): 0.25})
 
 
@@ -401,10 +401,10 @@ def test_a_clock_held_down_for_a_single_sample_is_drawn_between_two_points_a_min
     two_runs: tuple[Prometheus, float],
 ) -> None:
     server, now = two_runs
-    (line,) = chart_lines("pulsetrain-run", "Held back by", "state-timeline")
+    (line,) = chart_lines("pulsetrain-run", "Throttled by", "state-timeline")
     window = {"start": str(now - 600), "end": str(now), "step": "60"}
     assert get(f"{server.url}/api/v1/query_range", query="gpu_throttle_reasons", **window)["data"]["result"] == []
     found = get(f"{server.url}/api/v1/query_range", query=line, **window)["data"]["result"]
     shown = {(one["metric"]["gpu"], one["metric"]["reason"]): {value for _, value in one["values"]} for one in found}
-    assert shown == {("1", "hw_slowdown"): {"1"}, ("all", "not held back"): {"0"}}
+    assert shown == {("1", "hw_slowdown"): {"1"}, ("all", "not throttled"): {"0"}}
     assert server.query("gpu_up", now + 120) and not server.query(line, now + 120)  # of what is gone, nothing is known
