@@ -125,7 +125,7 @@ def test_energy_adds_up_to_the_total_of_the_account(make_run: MakeRun) -> None:
     run = make_run(gpu=lines, host=host)
     found, database = studied(run, CountingOptions(pue=1.5))
     assert found.report.energy.total is not None
-    (line,) = titled(run_charts(found, database))["Energy, added up"].lines
+    (line,) = titled(run_charts(found, database))["Cumulative energy"].lines
     assert line.values[0] == 0
     assert 3600 * line.values[-1] == pytest.approx(found.report.energy.total.joules)
 

@@ -113,7 +113,7 @@ def test_why_one_used_98_percent_of_the_gpu_and_the_other_6(side: Callable[..., 
     found = compared(side("base", gpus=(98.0,)), side("other", wait=154.0, gpus=(6.0,)))
     _, use, work = found.explanations[0].sentences
     assert use == "GPU utilization while training was 98 % in base and 6 % in other."
-    assert "the work is about the same, the waiting differs" in work
+    assert "the work is about the same; the waiting differs" in work
     assert figure(found, "gpu_busy_share").changes[1] == pytest.approx(-0.92)
 
 

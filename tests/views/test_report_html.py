@@ -96,8 +96,8 @@ def test_a_page_holds_figures_tables_and_charts(full_report: Report, recorded_ru
     ):
         assert words in page.text
     captions = ["Utilization (%)", "Power (W)", "Temperature (°C)", "Memory in use (GiB)", "Loss", "Learning rate"]
-    captions += ["Step time (ms)", "Throughput (samples/s)", "Energy, added up (Wh)", "Carbon intensity (g/kWh)"]
-    captions += ["What the time went into (%)"]
+    captions += ["Step time (ms)", "Throughput (samples/s)", "Cumulative energy (Wh)", "Carbon intensity (g/kWh)"]
+    captions += ["Where the time went (%)"]
     assert page.tags.count("svg") == len(captions)
     assert all(caption in page.text for caption in captions)
 

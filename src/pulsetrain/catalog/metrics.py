@@ -64,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "energy_interpolated_joules",
         "joules",
-        "The same, interpolated between two updates of the counter: at the first and last readings.",
+        "That counter interpolated between two of its updates, at the first and last readings.",
         "counter",
     ),
     _gpu("energy_interpolation_error_joules", "joules", "How far that interpolation may be off, up or down."),
@@ -95,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "polled_energy_gap_seconds",
         "seconds",
-        "Time in which power could not be read; that energy lacks it.",
+        "Time in which power could not be read; its energy is missing.",
         "counter",
     ),
     _gpu(
@@ -138,7 +138,7 @@ METRICS: tuple[Metric, ...] = (
     _gpu(
         "xid_code_errors",
         "errors",
-        "The same by error number, for those seen so far; `other` counts numbers that have no name here.",
+        "XID errors by number, for those seen so far; `other` counts numbers without a name here.",
         "counter",
         by="xid",
     ),
@@ -149,7 +149,7 @@ METRICS: tuple[Metric, ...] = (
         "4 draining and a reset; newer drivers have more.",
     ),
     _gpu("compute_mode", "", "Who may use the GPU: 0 everyone, 2 nobody, 3 one process at a time."),
-    _gpu("fabric_state", "", "Joining the NVLink fabric: 1 not begun, 2 under way, 3 completed."),
+    _gpu("fabric_state", "", "Joining the NVLink fabric: 1 not started, 2 in progress, 3 completed."),
     _gpu("pci_bus_ids", "", "Always 1: the GPU's PCI bus address is a label.", by="pci_bus_id", name="gpu_pci_info"),
     _gpu("pcie_generation", "", "PCIe generation of the link now."),
     _gpu("pcie_width", "lanes", "PCIe lanes in use now."),
@@ -193,11 +193,11 @@ METRICS: tuple[Metric, ...] = (
     _host("disk_device_reads", "operations", "Read operations on each disk.", "counter", by="device"),
     _host("disk_device_writes", "operations", "Write operations on each disk.", "counter", by="device"),
     _host(
-        "network_received_bytes", "bytes", "Received on all network cards (in a container, on its links).", "counter"
+        "network_received_bytes", "bytes", "Received on all network interfaces (in a container, on its own).", "counter"
     ),
-    _host("network_sent_bytes", "bytes", "Sent on all network cards (in a container, on its links).", "counter"),
-    _host("network_device_received_bytes", "bytes", "Received on each network card.", "counter", by="device"),
-    _host("network_device_sent_bytes", "bytes", "Sent on each network card.", "counter", by="device"),
+    _host("network_sent_bytes", "bytes", "Sent on all network interfaces (in a container, on its own).", "counter"),
+    _host("network_device_received_bytes", "bytes", "Received on each network interface.", "counter", by="device"),
+    _host("network_device_sent_bytes", "bytes", "Sent on each network interface.", "counter", by="device"),
     # The container around us, from its cgroup
     _host("container_memory_used_bytes", "bytes", "Memory charged to this container, without reclaimable file cache."),
     _host("container_memory_limit_bytes", "bytes", "Memory limit of this container."),
@@ -364,7 +364,7 @@ METRICS: tuple[Metric, ...] = (
     _account("energy_joules", "joules", "Energy so far, of GPUs, CPUs and memory, times PUE.", "counter", by="device"),
     _account("energy_projected_joules", "joules", "Energy at the end of the planned steps, times PUE."),
     _account("gpu_seconds", "seconds", "Time so far, of all GPUs together.", "counter"),
-    _account("gpu_idle_seconds", "seconds", "Of that, time in which a GPU was idle.", "counter"),
+    _account("gpu_idle_seconds", "seconds", "Idle time so far, of all GPUs together.", "counter"),
     _account("carbon_grams", "grams", "Emissions so far, in CO2 equivalents.", "counter"),
     _account("carbon_projected_grams", "grams", "Emissions at the end of the planned steps, in CO2 equivalents."),
     _account("carbon_grams_per_kwh", "g/kWh", "Carbon intensity of the electricity now."),
@@ -408,7 +408,7 @@ TRAINING_TIME = Metric(
     "training_time_seconds_total",
     "counter",
     "seconds",
-    "Time of the rank by what it was spent on, as far as its reports show so far.",
+    "Time of the rank by what it was spent on, as far as its reports show.",
     by="class",
 )
 TRAINING_VALUE = Metric(
@@ -417,7 +417,7 @@ TRAINING_VALUE = Metric(
     "training_value",
     "gauge",
     "",
-    "A value that the program logs under its own name for it.",
+    "A value that the program logs under a name of its own.",
     by="name",
 )
 GPU_INFO = Metric("gpu", "info", "gpu_info", "gauge", "", "Which GPU this is: always 1, its model is a label.")
@@ -425,7 +425,9 @@ MIG_INFO = Metric("mig", "info", "gpu_mig_info", "gauge", "", "Which MIG instanc
 DEVICE_INFO = {metric.table: metric for metric in (GPU_INFO, MIG_INFO)}
 """By table: the series that describes a subject, with labels that its other series do not have."""
 RUN_INFO = Metric("run", "info", "run_info", "gauge", "", "A run: always 1, its name and tags are labels.")
-RUN_START = Metric("run", "start", "run_start_time_seconds", "gauge", "seconds", "When the run began, since the epoch.")
+RUN_START = Metric(
+    "run", "start", "run_start_time_seconds", "gauge", "seconds", "When the run began, in seconds since the epoch."
+)
 BUILD_INFO = Metric("host", "info", "pulsetrain_build_info", "gauge", "", "Which pulsetrain is watching: always 1.")
 DATA_AGE = Metric(
     "host",

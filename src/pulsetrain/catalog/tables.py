@@ -169,7 +169,7 @@ EVENT_TABLE = Table(
     columns=(
         Column("kind", "VARCHAR", "", "What happened: gap, xid, gpu_lost, phase_end, ..."),
         Column("severity", "VARCHAR", "", "info, warning or critical."),
-        Column("message", "VARCHAR", "", "The same in words."),
+        Column("message", "VARCHAR", "", "The event in words."),
         *(label.column for label in (_GPU_INDEX, _UUID, _RANK, _TRAINING)),
         Column("phase", "VARCHAR", "", "The phase that began or ended."),
         Column("seconds", "DOUBLE", "seconds", "How long it took, or how much time is missing."),

@@ -90,7 +90,7 @@ _COST_RATE = RecordingRule(
 _WASTED_COST = RecordingRule(
     "run:wasted_cost:rate5m",
     joined(_COST_RATE, "*", GPU_IDLE_RATIO, ("run",)),
-    "Of that, for GPUs that ran no kernel.",
+    "Cost of a run per second for GPUs that ran no kernel.",
 )
 _RUN_USE = (
     RecordingRule(
@@ -207,7 +207,7 @@ _FLEET = (
         total(highest(increase_over("1d", signal("account", "gpu_idle_seconds")), "run", "host")) / SECONDS_PER_HOUR,
         "GPU-hours that runs held and did not use, over a day.",
     ),
-    RecordingRule("fleet:wasted_cost:rate5m", total(_WASTED_COST, "currency"), "What these cost per second."),
+    RecordingRule("fleet:wasted_cost:rate5m", total(_WASTED_COST, "currency"), "Cost of those GPUs per second."),
 )
 
 RECORDING_RULES: tuple[RecordingRule, ...] = (

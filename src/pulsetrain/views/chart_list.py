@@ -80,7 +80,7 @@ CHARTS: tuple[DeclaredChart, ...] = (
     _training(key="mfu", title="Model FLOPs utilization", unit="%", fields={"mfu_ratio": "MFU"}, scale=100.0),
     _training(
         key="tensors",
-        title="Memory of the training",
+        title="Training memory",
         unit="GiB",
         fields={"memory_allocated_mb": "tensors", "memory_reserved_mb": "allocator"},
         scale=1 / MIB_PER_GIB,
@@ -124,7 +124,7 @@ CHARTS: tuple[DeclaredChart, ...] = (
         scale=100.0,
         top=100.0,
     ),
-    _host(key="job_cpu", title="CPU of the job", unit="cores", fields={"job_cpu_cores": "job"}),
+    _host(key="job_cpu", title="Job CPU", unit="cores", fields={"job_cpu_cores": "job"}),
     _host(
         key="memory",
         title="Memory",
@@ -150,10 +150,10 @@ CHARTS: tuple[DeclaredChart, ...] = (
     ),
     _host(key="cpu_power", title="CPU power", unit="W", fields={"cpu_energy_joules": "CPU"}, rate=True),
     _used(
-        key="energy", title="Energy, added up", unit="Wh", fields={"energy_joules": "energy"}, scale=1 / JOULES_PER_WH
+        key="energy", title="Cumulative energy", unit="Wh", fields={"energy_joules": "energy"}, scale=1 / JOULES_PER_WH
     ),
-    _used(key="carbon", title="Carbon, added up", unit="g CO2e", fields={"carbon_grams": "carbon"}),
-    _used(key="cost", title="Cost, added up", fields={"cost": "cost"}),
+    _used(key="carbon", title="Cumulative carbon", unit="g CO2e", fields={"carbon_grams": "carbon"}),
+    _used(key="cost", title="Cumulative cost", fields={"cost": "cost"}),
 )
 
 

@@ -180,7 +180,7 @@ def _time_charts(timelines: Sequence[RankTimeline]) -> list[Chart]:
     }
     lines = [Line(words, seconds, np.repeat(share, 2)) for words, share in _largest(shares).items()]
     several = len({(line.host, line.rank) for line in timelines}) > 1
-    title = f"What rank {first[0].rank} did" if several else "What the time went into"
+    title = f"What rank {first[0].rank} did" if several else "Where the time went"
     return [Chart(title, "%", TIME, lines, kind="stack", share=True)]
 
 
@@ -227,7 +227,7 @@ def _energy_chart(report: Report, curve: EnergyCurve) -> list[Chart]:
     seconds = np.unique(np.linspace(curve.times[0], curve.times[-1], POINTS))
     unit, joules = ("kWh", JOULES_PER_KWH) if used.total.joules >= JOULES_PER_KWH else ("Wh", JOULES_PER_WH)
     line = Line("energy", seconds, used.pue * curve.joules_at(seconds) / joules)
-    return [Chart("Energy, added up", unit, "Energy", [line])]
+    return [Chart("Cumulative energy", unit, "Energy", [line])]
 
 
 def _intensity_chart(carbon: Carbon, run: Run) -> list[Chart]:

@@ -9,7 +9,7 @@ from pulsetrain.views.text import Style, bytes_text, duration, energy, number, p
 Row = tuple[str, ...]
 
 MOST_RANKS = 16
-NODE_HEAD = ("node", "host", "ranks", "GPUs", "GPU busy", "CPU", "memory", "energy", "clock", "heard until", "status")
+NODE_HEAD = ("node", "host", "ranks", "GPUs", "GPU util", "CPU", "memory", "energy", "clock", "last heard", "status")
 NODE_ALIGN = "llrrrrrrlrl"
 NODE_SPARE = (6, 5, 0)
 RANK_HEAD = (
@@ -27,7 +27,7 @@ RANK_HEAD = (
 )
 RANK_ALIGN = "rlrrrrrrrrr"
 RANK_SPARE = (10, 5, 8)
-_BASIS = {"steps": "by steps", "folder": "by file stamps", "synchronized": "by NTP", "unknown": "error unknown"}
+_BASIS = {"steps": "by steps", "folder": "by file timestamps", "synchronized": "by NTP", "unknown": "error unknown"}
 
 
 def node_rows(found: RunNodes, style: Style) -> list[Row]:
@@ -147,7 +147,7 @@ def _gone(node: NodeFigures) -> str:
     gpus = f"{node.gpus} GPU{'s' if node.gpus > 1 else ''}" if node.gpus else ""
     lost = " and ".join(filter(None, (ranks, gpus))) or "all of it"
     until = f" for the last {duration(node.lost_seconds)} of the run" if node.lost_seconds else ""
-    return f"{node.host} was last heard after {duration(node.last_heard)}: {lost} are missing{until}."
+    return f"{node.host} was last heard from at {duration(node.last_heard)}: {lost} missing{until}."
 
 
 def skew_text(found: RunNodes) -> str:

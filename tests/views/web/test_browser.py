@@ -312,7 +312,7 @@ def test_a_run_in_progress_moves_in_eight_tabs_after_a_restart_and_to_its_end(
         assert eventually(lambda: summary.text_content() != text)  # the chart moves too
         port = urlsplit(server.url).port
         server.close()
-        page.locator("#connection", has_text="not connected").wait_for()
+        page.locator("#connection", has_text="disconnected").wait_for()
         assert port
         serve(port=port)
         before = steps()

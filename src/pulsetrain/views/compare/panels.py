@@ -54,7 +54,7 @@ def _panels(sides: Sequence[Side]) -> Iterator[Panel]:
     if stepping:
         yield Panel("Step time: share of steps that take no longer", lambda axes: _distribution(axes, sides))
     if any(mean is not None for steps in stepping for mean in steps.parts.values()):
-        yield Panel("What a step spends its time on, mean", lambda axes: _parts(axes, sides))
+        yield Panel("Where the step time goes, mean", lambda axes: _parts(axes, sides))
     for name in dict.fromkeys(name for side in sides for name in side.curves):
         yield Panel(name, _curves(sides, name))
     busy = [side.facts.timeline.busy_percent for side in sides]

@@ -115,9 +115,9 @@ def _use_of_gpus(use: GpuUse) -> Iterator[str]:
         f"and {short_duration(use.idler_kernel_seconds)} in {use.idler}"
     )
     if use.same_work:
-        yield f"{text}: the work is about the same, the waiting differs."
+        yield f"{text}: the work is about the same; the waiting differs."
     else:
-        yield f"{text}: not only the waiting differs, but also what the GPU does (model, precision, size of batches)."
+        yield f"{text}: not just the waiting differs, but also what the GPU does (model, precision, batch size)."
 
 
 def cause_text(cause: Cause) -> str:

@@ -14,7 +14,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--gpus": {"help": "Which GPUs to watch: 0,2."},
     "--simulate": {"help": "Simulated GPUs: 2xH100.", "metavar": "GPUS"},
     "--dir": {"help": "Folder for the run.", "metavar": "FOLDER", "dest": "directory"},
-    "--no-instrument": {"help": "Leave the training loop alone.", "action": "store_true"},
+    "--no-instrument": {"help": "Do not instrument the training loop.", "action": "store_true"},
     "--show": {"help": "Show the run live.", "action": "store_true"},
 }
 

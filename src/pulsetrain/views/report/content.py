@@ -192,7 +192,7 @@ def _nodes(report: Report, style: Style) -> list[Section]:
     ]
     rows = node_phrases.rank_rows(found)
     more = len(found.ranks) - node_phrases.MOST_RANKS
-    remarks = [f"Those of {len(found.ranks)} ranks that stand out; --json has them all."] if more > 0 else []
+    remarks = [f"The ranks that stand out, of {len(found.ranks)}; --json has them all."] if more > 0 else []
     table = ReportTable(node_phrases.RANK_HEAD, rows, node_phrases.RANK_ALIGN, node_phrases.RANK_SPARE)
     return [nodes, Section("Ranks", facts, table, remarks)]
 

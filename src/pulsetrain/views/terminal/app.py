@@ -320,7 +320,7 @@ class DashboardScreen(Screen[None]):
         for machine in self.scene.machines:
             machine.reset()
         self.scene.forget_curves()
-        self.show_notice("history forgotten")
+        self.show_notice("history cleared")
 
     def show_notice(self, what: str) -> None:
         """Say something in the last line for a while."""

@@ -14,12 +14,12 @@ from pulsetrain.views.live.processes import Process
 
 HELP = """\
 tab             machine, run, all runs
-1 to 9          go to a pane; the same key again gives it the whole screen
-up down         choose a GPU, a process, a run; the mouse does too
+1 to 9          go to a pane; press again for full screen
+up down         choose a GPU, process or run; the mouse works too
 enter           open the run under the cursor
-escape          back: whole screen, filter, chosen GPU, the present
+escape          back: full screen, filter, chosen GPU, past time
 
-+ -             longer or shorter window, up to all that is known
++ -             longer or shorter window, up to the whole history
 space           pause, and resume
 left right      go back and forth in time
 
@@ -28,8 +28,8 @@ o O             sort by the next column; reverse the order
 t               processes as a tree
 k               send a signal to the process under the cursor
 
-s               save what is shown to a file, as JSON
-r               forget the history
+s               save this view to a JSON file
+r               clear the history
 q               quit"""
 SIGNALS = [each for each in signal.Signals if each.name in ("SIGTERM", "SIGINT", "SIGKILL", "SIGSTOP", "SIGCONT")]
 SIGNALS.sort(key=lambda each: each is not signal.SIGTERM)  # the one that lets a program clean up comes first

@@ -80,7 +80,7 @@ def _draw(scene: Scene, number: int, shown: Sequence[ProcessRow], most: int, hei
     if state.filter_text:
         title += [Span("  with ", "dim"), Span(state.filter_text, "accent", "filter")]
     if not shown:
-        return [title, text("  none has it" if state.filter_text else "  none on a GPU", "dim")]
+        return [title, text("  no match" if state.filter_text else "  none on a GPU", "dim")]
     room = height - 2
     chosen = next((index for index, row in enumerate(shown) if row.process.key == state.process), 0)
     first = max(0, min(chosen - room // 2, len(shown) - room))

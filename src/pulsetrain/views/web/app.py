@@ -109,7 +109,7 @@ def endpoints() -> list[Endpoint]:
         Endpoint(RUN, "A run, and which charts it has.", NoQuery, lambda site, id, _: api.run_document(site, id)),
         Endpoint(
             "/runs/{id}/series",
-            "Charts between two moments: min, max and last of each pixel.",
+            "Charts between two times: min, max and last for each pixel.",
             SeriesQuery,
             lambda site, id, q: api.series_document(site, id, q.chart, q.start, q.end, q.points, q.smooth),
         ),
@@ -140,7 +140,7 @@ def endpoints() -> list[Endpoint]:
         ),
         Endpoint(
             "/runs/{id}/changes",
-            "What else changed in a stretch of a run, against the time before it.",
+            "What else changed in a part of a run, compared with the time before it.",
             RangeQuery,
             _changes,
         ),

@@ -14,7 +14,7 @@ export class Band {
     this.band = null;
     [this.chosen = null] = kept("class");
     this.stretches = [];
-    this.canvas = h("canvas", { class: "band", role: "img", "aria-label": "The whole run; drag to show a part of it" });
+    this.canvas = h("canvas", { class: "band", role: "img", "aria-label": "The whole run; drag to zoom" });
     this.legend = h("ul", { class: "legend" });
     this.element = h("section", { class: "ledger", "aria-label": "Where the time went" }, this.canvas, this.legend);
     let from = null;
@@ -91,7 +91,7 @@ export class Band {
     context.fillRect(x(end), 0, width - x(end), HEIGHT);
     context.strokeStyle = css("--ink");
     context.strokeRect(x(start) + 0.5, 0.5, Math.max(2, x(end) - x(start) - 1), HEIGHT - 1);
-    this.canvas.setAttribute("aria-label", `The whole run, ${duration(this.axis.length)}; shown is ${duration(start)} to ${duration(end)}. Drag to show a part of it.`);
+    this.canvas.setAttribute("aria-label", `The whole run, ${duration(this.axis.length)}; showing ${duration(start)} to ${duration(end)}. Drag to zoom.`);
   }
 }
 

@@ -92,7 +92,7 @@ export class ChartBox {
       this.plot?.destroy();
       this.plot = null;
       show(this.legend);
-      if (this.heat) drawHeat(this); else show(this.canvas, soft("nothing here"));
+      if (this.heat) drawHeat(this); else show(this.canvas, soft("no data"));
       this.describe();
       return;
     }
@@ -284,7 +284,7 @@ export class ChartBox {
     const unit = this.about.unit ? ` ${this.about.unit}` : "";
     const parts = this.lines.slice(0, 16).map((line) => {
       const known = line.last.filter((value) => value != null);
-      if (!known.length) return `${line.label}: nothing`;
+      if (!known.length) return `${line.label}: no data`;
       const low = (line.low ?? known).reduce((a, b) => (b !== null && b < a ? b : a), Infinity);
       const high = (line.high ?? known).reduce((a, b) => (b !== null && b > a ? b : a), -Infinity);
       return `${line.label}: last ${plain(known.at(-1))}${unit}, from ${plain(low)} to ${plain(high)}${unit}`;

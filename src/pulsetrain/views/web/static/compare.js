@@ -11,7 +11,7 @@ const MOST_CHARTS = 24;
 
 export async function open(page) {
   const ids = [...new Set(new URLSearchParams(location.search).getAll("run"))];
-  if (ids.length < 2) { show(page, h("h1", {}, "Compare"), h("p", {}, "Choose two runs or more in the ", h("a", { href: "/" }, "list of runs"), ".")); return null; }
+  if (ids.length < 2) { show(page, h("h1", {}, "Compare"), h("p", {}, "Choose two or more runs in the ", h("a", { href: "/" }, "list of runs"), ".")); return null; }
   const [{ colors, time_classes: classes }, ...runs] = await Promise.all([catalog(), ...ids.map((id) => ask(runPath(id)))]);
   setClasses(classes);
   document.title = `${runs.map((one) => one.run.name).join(", ")} · pulsetrain`;

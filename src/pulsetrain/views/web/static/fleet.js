@@ -22,14 +22,14 @@ export class FleetPart {
     if (found.problem) return;
     const all = found.host ? button({ class: "small", onclick: () => go(`/machine?seconds=${seconds}`) }, "all nodes") : null;
     show(this.title, found.host ? `${found.host}, at ${found.server} ` : `Fleet at ${found.server} `, all);
-    show(this.nodes, found.nodes.length ? found.nodes.map((node) => this.node(node, seconds)) : soft("No node has been seen in the last hour. Their pulsetrain needs to push there, or to be scraped."));
+    show(this.nodes, found.nodes.length ? found.nodes.map((node) => this.node(node, seconds)) : soft("No node seen in the last hour. pulsetrain must push there, or be scraped."));
     this.charts.update(found, found.host ? null : true);
     const runs = found.runs.map((run) => [run.name, run.hosts.join(", "), run.took, run.progress, run.left, run.step_time, run.loss, run.idle, run.cost, run.alerts.map((alert) => alert.name).join(", ")]);
     const idle = found.idle.map((one) => [one.host, one.gpu, one.user, one.idle, one.cost, one.memory, one.run, one.command]);
     const part = (title, rows, head, align, none) => section(title, rows.length ? table(head, rows, align, title) : soft(none));
     show(this.rest, found.host ? null : [
-      part("Idle but held", idle, ["node", "GPU", "user", "idle for", "cost", "memory", "run", "command"], "lrlrrrll", "No GPU that is held has been idle for 5 minutes."),
-      part("Trainings", runs, ["run", "nodes", "time", "done", "left", "step time", "loss", "GPUs idle", "cost", "alerts"], "llrrrrrrrl", "No run is in progress.")]);
+      part("Idle but held", idle, ["node", "GPU", "user", "idle for", "cost", "memory", "run", "command"], "lrlrrrll", "No held GPU has been idle for 5 minutes."),
+      part("Training", runs, ["run", "nodes", "time", "done", "left", "step time", "loss", "GPUs idle", "cost", "alerts"], "llrrrrrrrl", "No run is in progress.")]);
   }
 
   node(node, seconds) {

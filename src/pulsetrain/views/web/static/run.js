@@ -172,14 +172,14 @@ class RunView {
       choice("Axis", modes, axis.mode, (value) => axis.set("mode", value)),
       choice("Smoothing", SMOOTHING, axis.smooth, (value) => axis.set("smooth", Number(value))),
       h("label", {}, h("input", { type: "checkbox", checked: axis.log, onchange: (event) => axis.set("log", event.target.checked) }), " log"),
-      this.markButton = button({ "aria-pressed": String(this.marking), title: "Then mark a stretch of any chart: which other figures changed there?", onclick: () => this.setMarking(!this.marking) }, "what else changed?"));
+      this.markButton = button({ "aria-pressed": String(this.marking), title: "Then select part of a chart: what else changed there?", onclick: () => this.setMarking(!this.marking) }, "what else changed?"));
     this.showState();
   }
 
   setMarking(on) {
     this.marking = on;
     this.markButton.setAttribute("aria-pressed", String(on));
-    this.markButton.textContent = on ? "mark a stretch of a chart" : "what else changed?";
+    this.markButton.textContent = on ? "select part of a chart" : "what else changed?";
   }
 
   showState() {
@@ -267,7 +267,7 @@ class RunView {
       const found = await ask(`${runPath(this.id)}/processes`).catch(() => []);
       const rows = found.map((one) => [String(one.pid), one.host, one.user ?? "", (one.gpus ?? []).filter((gpu) => gpu !== null).join(", "), one.cpu_cores === null ? "" : plain(one.cpu_cores),
         one.memory_bytes === null ? "" : `${plain(one.memory_bytes / 2 ** 30)} GiB`, `${duration(one.first_seconds)} to ${duration(one.last_seconds)}`, one.command ?? ""]);
-      show(target, rows.length ? table(["pid", "host", "user", "GPUs", "cores", "memory", "seen", "command"], rows, "rlllrrll", "Processes") : soft("No processes were recorded."));
+      show(target, rows.length ? table(["pid", "host", "user", "GPUs", "cores", "memory", "seen", "command"], rows, "rlllrrll", "Processes") : soft("No processes recorded."));
     } else if (this.tab === "Events") {
       const rows = this.events.map((event) => [duration(event.seconds), event.until ? "phase" : event.severity, event.host, event.message]).reverse();
       show(target, rows.length ? table(["when", "severity", "host", "what happened"], rows, "rlll", "Events") : soft("Nothing happened."));

@@ -71,7 +71,7 @@ function restart() {
   const opened = source = new EventSource(`/api/v1/stream?${query}`);
   opened.onopen = () => tell("");
   opened.onerror = () => {
-    tell("not connected, trying again");
+    tell("disconnected, retrying");
     if (opened.readyState === EventSource.CLOSED && source === opened) setTimeout(() => source === opened && restart(), 2000);
   };
   for (const kind of KINDS) {
