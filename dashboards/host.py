@@ -122,7 +122,7 @@ def _machine() -> list[Panel]:
     return [
         chart(
             "CPU",
-            Line(SCOPE.now("host", "cpu_ratio"), "busy", BLUE),
+            Line(SCOPE.now("host", "cpu_ratio"), "in use", BLUE),
             Line(SCOPE.now("host", "cpu_iowait_ratio"), "waiting for I/O", ORANGE),
             help=help_of(metric("host", "cpu_ratio")),
             unit="percentunit",

@@ -56,7 +56,7 @@ def _plan(function: Callable[..., Any]) -> Callable[..., Any]:
     @_many("--port", "ports", "SERVER=PORT", "Use another port for a server.", callback=_ports)
     @_many("--target", "targets", "HOST:PORT", "Scrape an exporter on another machine.")
     @click.option("--targets-file", type=_FILE, help="File with targets, or with Prometheus target groups.")
-    @_switch("--local/--no-local", "Whether to scrape this machine's own exporter, at port 9400.")
+    @_switch("--local/--no-local", "Whether to scrape this machine's own exporter, on port 9400.")
     @_switch("--kubernetes/--no-kubernetes", "Find pods annotated with prometheus.io/scrape.")
     @click.option("--kubeconfig", type=_FILE, help="Kubeconfig file, to reach the cluster from outside.")
     @_switch("--gpu/--no-gpu", "Run the DCGM and nvidia-smi exporters. [default: if there is a GPU]")

@@ -161,8 +161,8 @@ _IDLE = either(count(_UTILIZATION.equals(0), "host"), count(_UTILIZATION, "host"
 """0 where none is."""
 _MACHINES = (
     RecordingRule("host:gpus:count", count(_once_per_gpu("up"), "host"), "GPUs of a machine."),
-    RecordingRule("host:gpus_up:count", total(_once_per_gpu("up"), "host"), "Of these, those that answer."),
-    RecordingRule("host:gpus_idle:count", _IDLE, "Of these, those that run no kernel."),
+    RecordingRule("host:gpus_up:count", total(_once_per_gpu("up"), "host"), "GPUs of a machine that answer."),
+    RecordingRule("host:gpus_idle:count", _IDLE, "GPUs of a machine that run no kernel."),
     RecordingRule(
         "host:gpu_utilization_percent:count",
         count(_once_per_gpu("utilization_percent"), "host"),

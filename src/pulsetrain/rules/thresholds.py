@@ -95,10 +95,12 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     ] = 0.02
     # Where the time of a run went
     copy_ratio: Annotated[float, Meta(description="Share of the training time for copies to the GPU.")] = 0.1
-    communication_ratio: Annotated[float, Meta(description="Share of it for communication between ranks.")] = 0.2
-    checkpoint_ratio: Annotated[float, Meta(description="Share of it for checkpoints.")] = 0.1
-    evaluation_ratio: Annotated[float, Meta(description="Share of it for evaluation.")] = 0.3
-    logging_ratio: Annotated[float, Meta(description="Share of it for logging.")] = 0.1
+    communication_ratio: Annotated[
+        float, Meta(description="Share of the training time for communication between ranks.")
+    ] = 0.2
+    checkpoint_ratio: Annotated[float, Meta(description="Share of the training time for checkpoints.")] = 0.1
+    evaluation_ratio: Annotated[float, Meta(description="Share of the training time for evaluation.")] = 0.3
+    logging_ratio: Annotated[float, Meta(description="Share of the training time for logging.")] = 0.1
     residual_ratio: Annotated[float, Meta(description="Share of a step outside its known parts.")] = 0.3
     startup_ratio: Annotated[float, Meta(description="Share of a run before its first step,")] = 0.2
     startup_seconds: Annotated[float, Meta(description="and at least this long.")] = 120.0

@@ -6,9 +6,9 @@ from pulsetrain.views.text import duration, energy, grams, money, percent
 
 
 def digest_line(run: Run, digest: RunDigest) -> str:
-    """`pulsetrain ID: finished after 2 h; 16 GPUs 91 % busy; 5.1 kWh; goodput 83 %; Straggler: Rank 3 on node1 ...`."""
+    """`pulsetrain ID: finished after 2 h; 16 GPUs at 91 % utilization; 5.1 kWh; goodput 83 %; Straggler: Rank 3 ...`."""
     gpus = sum(use.gpus for use in digest.hosts.values())
-    busy = f" {digest.utilization_percent:.0f} % busy" if digest.utilization_percent is not None else ""
+    busy = f" at {digest.utilization_percent:.0f} % utilization" if digest.utilization_percent is not None else ""
     parts = [
         f"{run.status} after {duration(run.seconds)}" if run.seconds is not None else run.status,
         f"{len(digest.hosts)} hosts" if len(digest.hosts) > 1 else "",

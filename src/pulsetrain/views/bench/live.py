@@ -92,7 +92,7 @@ class BenchScreen:
         ]
         left = self._series.remaining_seconds(running)
         if self._series.total > 1 and left is not None:
-            parts.append(f"about {duration(left)} left for all")
+            parts.append(f"about {duration(left)} left in total")
         return "  ".join(parts)
 
     def _gpus(self) -> list[str]:

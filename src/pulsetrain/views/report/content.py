@@ -206,7 +206,7 @@ def _time(report: Report) -> Section:
     facts = [
         ("goodput", time_phrases.goodput(ledger)),
         ("start-up", time_phrases.startup(ledger)),
-        ("ranks", f"{ranks}, whose times are added up" if ranks > 1 else ""),
+        ("ranks", f"{ranks}; times are summed over them" if ranks > 1 else ""),
     ]
     rows = time_phrases.time_rows(report, ledger)
     table = ReportTable(time_phrases.TIME_HEAD, rows, time_phrases.TIME_ALIGN, time_phrases.TIME_SPARE)

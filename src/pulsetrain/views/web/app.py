@@ -52,7 +52,7 @@ class SeriesQuery(msgspec.Struct, frozen=True, kw_only=True):
     chart: Keys
     start: Seconds | None = None
     end: Seconds | None = None
-    points: Annotated[int, msgspec.Meta(ge=2, le=api.MOST_POINTS, description="At most, for each line.")] = 800
+    points: Annotated[int, msgspec.Meta(ge=2, le=api.MOST_POINTS, description="Maximum for each line.")] = 800
     smooth: Annotated[float, msgspec.Meta(ge=0, le=0.5, description="Share of the time to smooth over.")] = 0.0
 
 
