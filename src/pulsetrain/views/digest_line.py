@@ -6,13 +6,13 @@ from pulsetrain.views.text import duration, energy, grams, money, percent
 
 
 def digest_line(run: Run, digest: RunDigest) -> str:
-    """`pulsetrain ID: finished after 2 h; 16 GPUs at 91 % utilization; 5.1 kWh; goodput 83 %; Straggler: Rank 3 ...`."""
+    """`pulsetrain ID: finished after 2 h; 16 GPUs at 91 % utilization; 5.1 kWh; goodput 83 %; Straggler: ...`."""
     gpus = sum(use.gpus for use in digest.hosts.values())
-    busy = f" at {digest.utilization_percent:.0f} % utilization" if digest.utilization_percent is not None else ""
+    at = f" at {digest.utilization_percent:.0f} % utilization" if digest.utilization_percent is not None else ""
     parts = [
         f"{run.status} after {duration(run.seconds)}" if run.seconds is not None else run.status,
         f"{len(digest.hosts)} hosts" if len(digest.hosts) > 1 else "",
-        f"{gpus} GPU{'s' if gpus > 1 else ''}{busy}" if gpus else "",
+        f"{gpus} GPU{'s' if gpus > 1 else ''}{at}" if gpus else "",
         f"{digest.steps} steps" if digest.steps else "",
         energy(digest.joules) if digest.joules is not None else "",
         f"{grams(digest.grams)} CO2e" if digest.grams is not None else "",

@@ -444,7 +444,7 @@ def test_a_run_reports_progress_what_is_left_and_what_it_used(make_run: Callable
     assert "resnet  running  5 min 00 s" in shown
     assert "step 3,000 of 10,000" in shown
     assert "11 min 40 s to go, until 12:16" in shown
-    assert "energy 358 Wh   carbon 30.0 g   cost 0.300 EUR   at the end about 1.19 kWh, 100 g, 2.00 EUR" in shown
+    assert "energy 358 Wh   carbon 30.0 g   cost 0.300 EUR   projected 1.19 kWh, 100 g, 2.00 EUR" in shown
     assert "data wait 20 %" in shown
 
 

@@ -357,7 +357,10 @@ def _cost(report: Report) -> Section:
     facts = [
         ("so far" if report.run.status == "running" else "amount", phrases.cost_amount(cost)),
         ("basis", phrases.basis(cost) + account_source(report, "price")),
-        ("at the end", f"{money(cost.projected, cost.currency)}, of the planned steps" if cost.projected else ""),
+        (
+            "projected",
+            f"{money(cost.projected, cost.currency)} at the end of the planned steps" if cost.projected else "",
+        ),
         ("per step", _per(cost.per_step, PER_STEPS, "steps", cost.currency)),
         ("per sample", _per(cost.per_sample, PER_SAMPLES, "samples", cost.currency)),
     ]

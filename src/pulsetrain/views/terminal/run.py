@@ -121,7 +121,7 @@ def _usage(progress: RunProgress) -> Iterator[list[Line]]:
         *(money(amount, currency) for currency, amount in progress.projected("cost_projected").items()),
     ]
     if ends:
-        parts.append([Span("at the end about ", "dim"), Span(", ".join(ends))])
+        parts.append([Span("projected ", "dim"), Span(", ".join(ends))])
     idle, seconds = progress.total("gpu_idle_seconds"), progress.total("gpu_seconds")
     if idle is not None and seconds:
         parts.append([Span("GPUs idle ", "dim"), Span(percent(idle / seconds))])
