@@ -87,7 +87,7 @@ def test_the_same_words_are_in_the_summary_the_report_the_page_and_top(
     markdown = pulsetrain("report", "agreed", "--markdown").stdout
     pulsetrain("report", "agreed", "--html", "--output", str(tmp_path))
     page = (tmp_path / "report.html").read_text()
-    rest = "of 60 steps, 10 of warm-up (47.5 s) and 2 with validation left out; start-up 3.00 s, validation 8.00 s"
+    rest = "of 60 steps, 10 warm-up (47.5 s) and 2 with validation excluded; start-up 3.00 s, validation 8.00 s"
     for shown in (summary, text, markdown, page):
         assert "128 samples/s on 2 ranks (64.0 samples/s on the first)" in shown
         assert "250 ms a step (median 250 ms, p95 250 ms)" in shown

@@ -490,7 +490,7 @@ def beside(make_run: MakeRun, uuid: str, start: datetime, end: datetime | None, 
 
 def test_another_run_that_watched_the_same_gpu_at_the_same_time_is_reported(make_run: MakeRun) -> None:
     assert beside(make_run, "GPU-0", START + timedelta(minutes=59), START + timedelta(hours=3)) == [
-        "Run 20261116-120500-other-1111 watched GPU 0 too, for 60 s of the same time: do not add them up."
+        "Run 20261116-120500-other-1111 also watched GPU 0, for 60 s of this run: do not add their energy up."
     ]
 
 

@@ -245,7 +245,7 @@ def _energy() -> RunEnergy:
         ],
         joules_per_step=112.3,
         joules_per_sample=1.754,
-        also_counted_in=["Run 20261116-010000-other-1a2b watched GPU 0 too, for 60 s of the same time."],
+        also_counted_in=["Run 20261116-010000-other-1a2b also watched GPU 0, for 60 s of this run."],
     )
 
 

@@ -44,7 +44,7 @@ def test_what_speed_leaves_out_is_named_with_its_time() -> None:
         phase_seconds={"validation": 90.0},
         pause_seconds=1.5,
     ) == (
-        "of 60 steps, 10 of warm-up (48.1 s) and 3 with validation left out; "
+        "of 60 steps, 10 warm-up (48.1 s) and 3 with validation excluded; "
         "start-up 2.00 s, validation 1 min 30 s, outside of steps 1.50 s"
     )
 
@@ -52,7 +52,7 @@ def test_what_speed_leaves_out_is_named_with_its_time() -> None:
 def test_validations_that_are_cut_out_of_steps_are_named() -> None:
     said = left_out(interrupted_by=["validation", "checkpoint"], phase_seconds={"validation": 9.0, "checkpoint": 1.0})
     assert said == (
-        "of 60 steps, validation or checkpoint inside them left out; "
+        "of 60 steps, validation or checkpoint inside them excluded; "
         "start-up 2.00 s, validation 9.00 s, checkpoint 1.00 s"
     )
 

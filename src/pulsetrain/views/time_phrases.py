@@ -48,7 +48,7 @@ def goodput(ledger: TimeLedger) -> str:
     """How much of the time was training that counted."""
     if ledger.goodput is None:
         return ""
-    return f"{percent(ledger.goodput)} of {duration(ledger.seconds)} was compute of steps that were kept"
+    return f"{percent(ledger.goodput)} of {duration(ledger.seconds)} was spent computing steps that were kept"
 
 
 def startup(ledger: TimeLedger) -> str:

@@ -33,7 +33,7 @@ def loss(training: TrainingSummary) -> str:
         text = f"{training.loss_first:.4g} -> {training.loss_last:.4g}"
     if training.nonfinite_losses:
         often = "once" if training.nonfinite_losses == 1 else f"{training.nonfinite_losses} times"
-        text += f" ({often} not a number)"
+        text += f" ({often} NaN or infinite)"
     return text.strip() + _other_ranks(training)
 
 
@@ -86,7 +86,7 @@ def _rates(samples: float | None, tokens: float | None) -> str:
 
 
 def flops(training: TrainingSummary) -> str:
-    return f"{percent(training.mfu_ratio)} of the peak FLOPs (estimated)" if training.mfu_ratio else ""
+    return f"{percent(training.mfu_ratio)} of peak FLOPs (estimated)" if training.mfu_ratio else ""
 
 
 def shares(training: TrainingSummary) -> str:
@@ -96,19 +96,19 @@ def shares(training: TrainingSummary) -> str:
 
 
 def left_out(training: TrainingSummary) -> str:
-    """The time beside steady steps: `of 60 steps, 10 of warm-up (48.1 s) and 3 with validation left out; ...`."""
+    """The time beside steady steps: `of 60 steps, 10 warm-up (48.1 s) and 3 with validation excluded; ...`."""
     rest = training.left_out
     if rest is None:
         return ""
     names = " or ".join(rest.interrupted_by)
     steps = [
-        f"{number(rest.warm_up_steps)} of warm-up ({_seconds(rest.warm_up_seconds)})" if rest.warm_up_steps else "",
+        f"{number(rest.warm_up_steps)} warm-up ({_seconds(rest.warm_up_seconds)})" if rest.warm_up_steps else "",
         f"{number(rest.interrupted_steps)} with {names}" if rest.interrupted_steps else "",
     ]
     of_steps = [text for text in steps if text]
     if names and not rest.interrupted_steps:
         of_steps.append(f"{names} inside them")
-    words = [f"of {number(training.steps)} steps, {listed(of_steps)} left out"] if of_steps else []
+    words = [f"of {number(training.steps)} steps, {listed(of_steps)} excluded"] if of_steps else []
     return "; ".join([*words, ", ".join(_beside(training, rest))]).removesuffix("; ")
 
 

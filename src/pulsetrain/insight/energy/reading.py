@@ -173,7 +173,7 @@ def _also_counted(run: Run, charged: Sequence[DeviceEnergy], others: Iterable[Ru
         shared = [device for uuid, device in own.items() if uuid in watched]
         if shared and seconds > 0:
             names = ", ".join(f"GPU {device.gpu_index}" for device in shared)
-            yield f"Run {other.id} watched {names} too, for {seconds:.0f} s of the same time: do not add them up."
+            yield f"Run {other.id} also watched {names}, for {seconds:.0f} s of this run: do not add their energy up."
 
 
 def _last_written(folder: RunFolder) -> datetime:

@@ -48,9 +48,9 @@ def about(run: ComparedRun) -> str:
     code = f" (exit code {run.exit_code})" if run.exit_code else ""
     outcome = OUTCOME.get(run.status, run.status) + code
     steps = f"{number(run.steps)} steps" if run.steps else "no steps"
-    left_out = {"of warm-up": run.warm_up_steps, "interrupted": run.interrupted_steps}
+    left_out = {"warm-up": run.warm_up_steps, "interrupted": run.interrupted_steps}
     if words := [f"{number(count)} {kind}" for kind, count in left_out.items() if count]:
-        steps += f" ({listed(words)} left out)"
+        steps += f" ({listed(words)} excluded)"
     name = f"{run.name}, " if run.name != run.label else ""
     return (
         f"{name}{outcome} after {duration(run.seconds)}, {steps}, GPUs {run.gpus}, on {', '.join(run.hosts) or ABSENT}"
