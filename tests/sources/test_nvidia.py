@@ -392,7 +392,7 @@ def test_an_nvml_that_cannot_count_its_gpus_does_not_start_either(nvidia: Nvidia
 def test_a_machine_without_the_library_says_so(nvidia: Nvidia, tmp_path: Path) -> None:
     refusal = nvidia(Scenario(), "answer = refusal()", at=None, LD_LIBRARY_PATH=str(tmp_path))
     assert refusal["error"] == "Unavailable"
-    assert refusal["message"] == "NVML would not start: there is no libnvidia-ml.so.1 here."
+    assert refusal["message"] == "NVML would not start: libnvidia-ml.so.1 was not found."
     assert "NVIDIA_DRIVER_CAPABILITIES=utility" in refusal["hint"]
 
 
