@@ -30,6 +30,15 @@ def test_each_update_is_a_step_with_its_loss_and_learning_rate(steps: Trained) -
     assert single.values("accumulation") == [1] * 6
 
 
+def test_of_a_long_and_fast_training_the_losses_are_read_now_and_then(steps: Trained) -> None:
+    fast = steps.part("fast")
+    seen, told = fast.values("loss"), fast.told["losses"]
+    assert len(seen) == len(told)
+    assert None not in seen[:500]
+    assert None in seen[-500:] and any(seen[-500:])
+    assert all(loss is None or loss == pytest.approx(true) for loss, true in zip(seen, told, strict=True))
+
+
 def test_the_parts_of_each_step_add_up(steps: Trained) -> None:
     for line in steps.steps:
         parts = [line[part] for part in PARTS if part in line]

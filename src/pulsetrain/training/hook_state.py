@@ -8,6 +8,11 @@ from typing import Any, Callable
 
 from pulsetrain.training import loop as loops
 
+ALL_LOSSES_UPDATES = 1000
+"""So long the loss of every step is read."""
+LOSS_SECONDS = 0.02
+"""From then on, one so often."""
+
 
 class HookState:
     """What the hooks share."""
@@ -35,6 +40,8 @@ class HookState:
         """Whether the program computed the norm of its gradients, or changed them, since the last update."""
         self.compiled_norm: Any = None
         """What a compiled part of the program computed as their norm. torch.compile keeps this assignment."""
+        self.wants_losses = True
+        """Whether losses are read. In a fast training, that costs more than all else that we do in a step."""
         self.reads_losses = False
         """Whether the loss of the last backward pass was read."""
         self.scaled: Callable[[], Any] | None = None
@@ -42,6 +49,7 @@ class HookState:
         self.loss: Any = None
         """What it made it of."""
         self.divided_by = 1.0
+        self._next_loss = 0.0
         self.only: Hashable = None
         """The optimizer that updated last, when it did so without others in between."""
         self._first: Any = None
@@ -53,8 +61,19 @@ class HookState:
     def add_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(weakref.ref(optimizer, self.optimizers.discard))
 
-    def begins_step(self, key: Hashable, optimizer: Any) -> bool:
-        """Whether the update of this optimizer is the first of a step: since the last such came only others."""
+    def begins_step(self, key: Hashable, optimizer: Any, now: float) -> bool:
+        """Whether the update of this optimizer is the first of a step: since the last such came only others.
+
+        If it is, this decides which of the losses that follow are read.
+        """
+        if key != self.only and not self._is_first(key, optimizer):
+            return False
+        self.wants_losses = self.updates < ALL_LOSSES_UPDATES or self._next_loss <= now
+        if self.wants_losses:
+            self._next_loss = now + LOSS_SECONDS
+        return True
+
+    def _is_first(self, key: Hashable, optimizer: Any) -> bool:
         if key == self._first_key or key in self._others:
             self.only = None if self._others else key
             self._others.clear()

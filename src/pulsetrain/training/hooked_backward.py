@@ -25,6 +25,21 @@ def watch_backward(torch: Any, state: HookState) -> None:
     guard = Guard("The watch on backward passes")
     show_tokens, number, read_loss = guarded(_show_tokens), untraced(torch, _number), untraced(torch, _read_loss)
 
+    def look(loop: loops.Loop, args: Any, loss: Any) -> tuple[Any, float]:
+        """The number that a backward pass begins with, if it is to be read, and what it was divided by."""
+        if type(loss) is not tensor or (len(args) > 1 and args[1] is not None) or modes():
+            return None, 1.0  # not a loss; or a mode sees each operation, and may not want one more
+        if not state.loads:
+            show_tokens(loop, loss)
+        if not state.wants_losses and state.scaled is None:
+            return None, 1.0
+        if state.passes == 1 and state.scaled is None and loss.is_cpu:
+            return number(loss), 1.0
+        found: tuple[Any, float] = read_loss(loop, state, loss)
+        return found
+
+    look = untraced(torch, look)
+
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> Any:
         state.backward_depth += 1
@@ -36,15 +51,10 @@ def watch_backward(torch: Any, state: HookState) -> None:
                     loss: Any = args[0] if args and state.backward_depth == 1 else None
                     if loss is not None:
                         state.passes += 1
-                        if type(loss) is not tensor or (len(args) > 1 and args[1] is not None) or modes():
-                            loss = None  # not a loss; or a mode sees each operation, and may not want one more
+                        if state.wants_losses or not state.loads or state.scaled is not None:
+                            loss, divided_by = look(loop, args, loss)
                         else:
-                            if not state.loads:
-                                show_tokens(loop, loss)
-                            if loss.is_cpu and state.passes == 1 and state.scaled is None:
-                                loss = number(loss)
-                            else:
-                                loss, divided_by = read_loss(loop, state, loss)
+                            loss = None
                         if memory is not None:
                             memory.read(loop)
                     begin = loop.backward_begin if state.optimizers else state.begin_by_hand(loop)

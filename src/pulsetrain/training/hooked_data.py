@@ -70,7 +70,7 @@ def watch_data(torch: Any, state: HookState) -> None:
                         first = batch[0] if isinstance(batch, (list, tuple)) else batch
                         state.tokens = None if type(first) is tensor else found[1]
                     ready = loop.batch_ready if learns() else loop.evaluations.batch_ready
-                    loop.note((ready, now, found, pass_of(self), requested))
+                    loop.note((ready, now, found, getattr(self, "pulsetrain_pass", None) or pass_of(self), requested))
             except Exception as error:
                 guard.failed(error)
         return batch

@@ -94,7 +94,7 @@ def watch_optimizers(torch: Any, state: HookState) -> None:
                     key, now = id(optimizer), clock()
                     if state.running == key:
                         state.running = None
-                        begins = key == state.only or state.begins_step(key, optimizer)
+                        begins = state.begins_step(key, optimizer, now)
                         if state.compiled_norm is not None:
                             compiled_norm, state.compiled_norm = state.compiled_norm, None
                             state.clipped = True
