@@ -199,6 +199,7 @@ def _usable(gcloud: Gcloud, file: ClusterFile, state: ClusterState, told: Callab
 
 
 def _explained(gcloud: Gcloud, file: ClusterFile, error: CloudError) -> CloudError:
+    hints = [error.hint] if error.hint else []
     try:
         state = look(gcloud, file)
     except PulsetrainError:
@@ -208,11 +209,9 @@ def _explained(gcloud: Gcloud, file: ClusterFile, error: CloudError) -> CloudErr
         if state:
             pool = "with its GPU pool" if state.gpu_pool else "without GPU nodes"
             left = f"The cluster {file.name} exists, {pool}, and costs money."
-    hints = [error.hint] if error.hint else []
-    if " exists, " in left:
-        hints.append(
-            "`pulsetrain cloud cluster init` continues from here; `pulsetrain cloud cluster delete` removes it."
-        )
+            hints.append(
+                "`pulsetrain cloud cluster init` continues from here; `pulsetrain cloud cluster delete` removes it."
+            )
     return CloudError(error.reason, error.message, still=left, hint="\n  hint: ".join(hints) or None)
 
 
