@@ -1,10 +1,11 @@
 """What our own code takes in a step whose own work is nothing: run by the interpreter that users train with.
 
-Prints CPU time for a step in microseconds: of hooks on the training thread, and of what our threads do later. Needs
-pulsetrain on its path, and the variables of a run to record into.
+Prints CPU time for a step in microseconds: of hooks on the training thread, with warm caches and with cold ones, and of
+what our threads do later. Needs pulsetrain on its path, and the variables of a run to record into.
 """
 
 import json
+import statistics
 import sys
 import threading
 import time
@@ -18,6 +19,9 @@ STEPS, REPEATS = 50, 400
 """Few at once, so that some are not interrupted; the fastest count."""
 CAUGHT_UP, CATCH_UPS = 250, 60
 """How many steps our threads find at once when steps take 1 ms, and how often that is repeated."""
+
+COLD_STEPS, COLD_BYTES = 600, 8 * 2**20
+"""How much is written before each hook, as a training does: more than a core's own caches hold."""
 
 INPUTS = [torch.zeros(64, 8), torch.zeros(64)]
 
@@ -35,23 +39,51 @@ def without_work() -> None:
     torch.autograd.backward = lambda *args, **kwargs: None
 
 
-def training() -> "Callable[[int], None]":
-    """Trains for so many steps, which are only calls of hooks where there are any."""
+Part = Callable[[], object]
+
+
+def step_parts() -> "tuple[Part, Part, Part]":
+    """What a step consists of, in its order; only calls of hooks, where there are any."""
     optimizers: Any = sys.modules["torch.optim.optimizer"]
     before, after = optimizers._global_optimizer_pre_hooks, optimizers._global_optimizer_post_hooks
     optimizer, batches = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.01), Batches()
     loss = torch.tensor(2.3, requires_grad=True) * 1.0
 
+    def update() -> None:
+        for hook in before.values():
+            hook(optimizer, (), {})
+        for hook in after.values():
+            hook(optimizer, (), {})
+
+    return lambda: next(batches), lambda: torch.autograd.backward(loss), update
+
+
+def training(parts: "tuple[Part, Part, Part]") -> "Callable[[int], None]":
+    """Trains for so many steps."""
+    load, backward, update = parts
+
     def train(steps: int) -> None:
         for _ in range(steps):
-            next(batches)
-            torch.autograd.backward(loss)
-            for hook in before.values():
-                hook(optimizer, (), {})
-            for hook in after.values():
-                hook(optimizer, (), {})
+            load()
+            backward()
+            update()
 
     return train
+
+
+def seconds_with_cold_caches(parts: "tuple[Part, Part, Part]") -> float:
+    """Of a step: the median, as no other program makes caches colder than this does."""
+    data = torch.zeros(COLD_BYTES // 4)
+    found = []
+    for _ in range(COLD_STEPS):
+        spent = 0.0
+        for part in parts:
+            data += 1.0
+            begin = time.perf_counter()
+            part()
+            spent += time.perf_counter() - begin
+        found.append(spent)
+    return statistics.median(found)
 
 
 def seconds_of_hooks(train: "Callable[[int], None]") -> float:
@@ -88,14 +120,18 @@ def cpu_of_threads() -> float:
 
 
 def main() -> None:
+    torch.set_num_threads(1)
     without_work()
-    plain = seconds_of_hooks(training())
+    parts = step_parts()
+    plain, plain_cold = seconds_of_hooks(training(parts)), seconds_with_cold_caches(parts)
     from pulsetrain.training.hooks import patch_torch
 
     patch_torch(torch)
-    watched = training()
+    parts = step_parts()
+    watched = training(parts)
     hooks, threads = seconds_of_hooks(watched) - plain, seconds_of_threads(watched)
-    print(json.dumps({"hooks_us": 1e6 * hooks, "threads_us": 1e6 * threads}))
+    cold = seconds_with_cold_caches(parts) - plain_cold
+    print(json.dumps({"hooks_us": 1e6 * hooks, "cold_hooks_us": 1e6 * cold, "threads_us": 1e6 * threads}))
 
 
 if __name__ == "__main__":
