@@ -46,8 +46,9 @@ format: .venv/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: .venv/ready
+docs: .venv/ready .venv-user/ready
 	$(BIN)/python docs/generate.py --pictures
+	$(BIN)/python docs/web_pictures.py
 	$(BIN)/python -m dashboards
 
 lock: .venv/ready

@@ -10,7 +10,7 @@ from tests.servers import program
 from pulsetrain.alerts.prometheus import template
 from pulsetrain.rules.declared import RULES
 from pulsetrain.rules.rule import Rule
-from pulsetrain.rules.text import VALUE, filled, pieces
+from pulsetrain.rules.text import VALUE, amount_text, filled, pieces
 from pulsetrain.rules.thresholds import DEFAULTS, Thresholds
 
 LABELS = {"currency", "gpu", "host", "instance", "part", "path", "rank", "run", "source", "xid"}
@@ -56,3 +56,11 @@ def test_texts_name_only_labels_the_value_and_thresholds_of_the_rule(rule: Rule)
     for text in (rule.summary, rule.description):
         assert {piece.name for piece in pieces(text)} - {None} <= known
     assert not [piece for piece in pieces(rule.advice) if piece.name], "advice is the same for all"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01234, "0.0123"), (4.56, "4.56"), (999.6, "1,000"), (8100.4, "8,100"), (-1794, "-1,790"), (3e7, "3e+07")],
+)
+def test_an_amount_has_three_digits_and_below_a_million_no_exponent(value: float, text: str) -> None:
+    assert amount_text(value) == text

@@ -11,7 +11,7 @@ RULES = (
         "stable.",
         advice="Clip gradients, lower the learning rate or warm it up longer, and look at the batches of these steps.",
         on_record=RecordTest(
-            summary="The loss jumped to {spike_ratio:.3g} times its recent level at step {step:.0f}{and_more}",
+            summary="The loss jumped to {spike_ratio:amount} times its recent level at step {step:.0f}{and_more}",
             computed="The loss is above {loss_spike_ratio} times the median of the previous 20 reports and "
             "{loss_spike_deviations} robust standard deviations above it. A warning if it did not recover within the "
             "next 20.",

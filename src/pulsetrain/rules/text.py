@@ -2,7 +2,8 @@
 
 A text names labels (`{gpu}`), the value (`{value:.0f}`) and thresholds (`{gpu_hot_celsius}`). Formats of the value:
 printf's `.0f` and the like, `percent` of a ratio, `duration` of seconds, `si` with a unit prefix. Texts of findings
-name their evidence (`{data_wait_share:share}`); `share` is a ratio in whole percents, `time` a duration in two digits.
+name their evidence (`{data_wait_share:share}`); `share` is a ratio in whole percents, `time` a duration in two digits,
+`amount` any number in three.
 """
 
 import math
@@ -52,6 +53,11 @@ def time_text(seconds: float) -> str:
     return found
 
 
+def amount_text(value: float) -> str:
+    """Three digits, and no exponent below a million: 0.0123, 4.56, 8,100."""
+    return f"{float(f'{value:.3g}'):,.12g}" if 1 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
 def number_text(value: float | str) -> str:
     """A threshold as a user writes it."""
     return value if isinstance(value, str) else f"{value:.12g}"
@@ -75,19 +81,13 @@ def _telling(piece: Piece, values: Mapping[str, float | str], thresholds: Thresh
 
 
 def _formatted(value: float, format: str) -> str:
-    match format:
-        case "percent":
-            return f"{100 * value:.4g} %"
-        case "duration":
-            return _duration(value)
-        case "si":
-            return _si(value)
-        case "share":
-            return share_text(value)
-        case "time":
-            return time_text(value)
-        case _:
-            return f"{value:{format}}" if format else number_text(value)
+    if format in _FORMATS:
+        return _FORMATS[format](value)
+    return f"{value:{format}}" if format else number_text(value)
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.4g} %"
 
 
 def _si(value: float) -> str:
@@ -123,3 +123,13 @@ def _duration(seconds: float) -> str:
     if minutes:
         return f"{sign}{minutes}m {whole % 60}s"
     return f"{sign}{abs(seconds):.4g}s"
+
+
+_FORMATS = {
+    "percent": _percent,
+    "duration": _duration,
+    "si": _si,
+    "share": share_text,
+    "time": time_text,
+    "amount": amount_text,
+}

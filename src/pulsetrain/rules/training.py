@@ -105,7 +105,7 @@ RULES = (
         advice="Clip gradients, lower the learning rate or warm it up longer. If this model is fine above it, raise "
         "exploding_gradient_norm.",
         on_record=RecordTest(
-            summary="The gradient norm rose to {gradient_norm_peak:.3g}, {rise_ratio:.3g} times its usual value",
+            summary="The gradient norm rose to {gradient_norm_peak:amount}, {rise_ratio:amount} times its usual value",
             computed="Norms are above {exploding_gradient_norm} and above {gradient_rise_ratio} times the median of "
             "the run's calmer half. Norms that are high all along are `info`.",
             thresholds=("exploding_gradient_norm", "gradient_rise_ratio"),

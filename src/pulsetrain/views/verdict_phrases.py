@@ -2,6 +2,7 @@
 
 from pulsetrain.insight.report import Report
 from pulsetrain.rules.finding import Evidence, Finding, FindingCost
+from pulsetrain.rules.text import amount_text
 from pulsetrain.views.text import Style, duration, energy, grams, money, percent, short_duration
 
 MOST_EVIDENCE = 3
@@ -77,7 +78,7 @@ def _value(value: float, unit: str) -> str:
         return short_duration(value) if value < LONG_SECONDS else duration(value)
     if unit == "ratio" and 0 <= value <= 1:
         return percent(value)
-    return f"{value:.3g}{f' {unit}' if unit and unit != 'ratio' else ''}"
+    return f"{amount_text(value)}{f' {unit}' if unit and unit != 'ratio' else ''}"
 
 
 def _when(evidence: Evidence) -> str:

@@ -2,7 +2,7 @@
 
 from pulsetrain.insight.verdict.case import Case, Judged
 from pulsetrain.rules.finding import FindingCost
-from pulsetrain.rules.text import share_text, time_text
+from pulsetrain.rules.text import amount_text, share_text, time_text
 from pulsetrain.units import SECONDS_PER_DAY
 
 WORTH_SAYING = 0.02
@@ -46,5 +46,5 @@ def expected_gain(case: Case, judged: Judged) -> str:
     if case.cost and case.seconds > 0:
         amount = share * case.cost.amount / case.seconds * SECONDS_PER_DAY
         currency = f" {case.cost.currency}" if case.cost.currency else ""
-        day += f" and {amount:.3g}{currency}"
+        day += f" and {amount_text(amount)}{currency}"
     return f"That would save up to {share_text(share)} of the time, about {day} a day."

@@ -73,7 +73,10 @@ def loss_spike(case: Case) -> Iterator[Judged]:
             seen("spikes", apart, ""),
         ),
         severity="warning" if stayed else "info",
-        words={"step": float(loss.steps[place]), "and_more": f", and {apart - 1} times more" if apart > 1 else ""},
+        words={
+            "step": float(loss.steps[place]),
+            "and_more": f", and spiked {apart - 1} more time{'s' if apart > 2 else ''}" if apart > 1 else "",
+        },
     )
 
 
