@@ -133,7 +133,7 @@ def _machines() -> Panel:
         "Machines",
         [Key("host", "Host", HOST)],
         [
-            Column("Last heard from", _LAST_HEARD, "s", AGE, width=135),
+            Column("Last heard from", _LAST_HEARD, "s", AGE, width=155),
             Column("Data age", f"max by (host) ({_AGES})", "s", AGE, width=130),
             Column("Fetch latency", _latency(), "s", width=115),
             Column("GPU utilization", _UTILIZATION, "percent", gauge=True, decimals=0, width=140),
