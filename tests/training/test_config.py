@@ -2,14 +2,17 @@
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from tests.training.trained import Train, run_json
 
 from pulsetrain.runs.provenance import SaidNote, merged_config
+from pulsetrain.training import software
 from pulsetrain.training.config import MOST_VALUES, plain_config
 
 SCRIPT = """
@@ -145,3 +148,16 @@ def test_the_config_of_a_hydra_job_is_recorded_as_the_command_line_changed_it(tr
     assert about["versions"]["hydra"]
     files = [file for file in trained.home.rglob("*") if file.is_file() and file.name != "code.diff"]  # of this test
     assert not any(b"sesame-sesame" in file.read_bytes() for file in files)
+
+
+def test_the_installed_packages_are_those_that_python_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "old_one-1.5-py3.11.egg-info").mkdir()
+    (tmp_path / "old_one-1.5-py3.11.egg-info/PKG-INFO").write_text(
+        "Metadata-Version: 1.0\nName: old-one\nVersion: 1.5\n"
+    )
+    (tmp_path / "broken.dist-info").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = software.packages()
+    known = {one.metadata["Name"] for one in metadata.distributions() if one.metadata["Name"]}
+    assert set(found) == {re.sub(r"[-_.]+", "-", name).lower() for name in known}
+    assert (found["old-one"], found["pytest"]) == ("1.5", pytest.__version__)
