@@ -19,15 +19,13 @@ Batch = tuple[Hashable, float, Amounts, int]
 class DataPass:
     """One pass over data, as the source of its batches. An iterator's id would not do: the next may get the same."""
 
-    __slots__ = ("floats", "length", "used")
+    __slots__ = ("length", "used")
 
     def __init__(self, length: int | None) -> None:
         self.length = length
         """How many batches it has."""
         self.used = 0
         """How many were trained on; more than it has where an iterator serves several passes."""
-        self.floats = False
-        """Whether its batches are known not to be tokens: asking a tensor for its type costs microseconds."""
 
 
 class BatchTracker:

@@ -55,11 +55,11 @@ def watch_data(torch: Any, state: HookState) -> None:
                 loop = loops._loop or loops.current()
                 if loop is not None:
                     found: Amounts | None = None
-                    data_pass = getattr(self, "pulsetrain_pass", None) or pass_of(self)
-                    if type(batch) is list and type(batch[0]) is tensor:  # most batches are like this
-                        shape = batch[0].shape
-                        if shape and (data_pass.floats or len(shape) != 2 or batch[0].is_floating_point()):
-                            found, data_pass.floats = (shape[0], None, None), True  # others may be tokens
+                    if type(batch) is list and type(batch[0]) is tensor:
+                        first = batch[0]  # most batches are like this
+                        shape = first.shape
+                        if shape and (len(shape) != 2 or first.is_floating_point()):  # others may be tokens
+                            found = shape[0], None, None
                     if found is None:
                         found = amounts(batch, getattr(self._index_sampler, "batch_size", None))
                     state.loads = True
@@ -70,7 +70,7 @@ def watch_data(torch: Any, state: HookState) -> None:
                         first = batch[0] if isinstance(batch, (list, tuple)) else batch
                         state.tokens = None if type(first) is tensor else found[1]
                     ready = loop.batch_ready if learns() else loop.evaluations.batch_ready
-                    loop.note((ready, now, found, data_pass, requested))
+                    loop.note((ready, now, found, pass_of(self), requested))
             except Exception as error:
                 guard.failed(error)
         return batch
