@@ -62,7 +62,8 @@ def _record(environment: dict[str, str]) -> None:
     ):
         training = [PYTHON, "examples/mlp.py", *arguments.split()]
         command = [str(PULSETRAIN), "run", "--name", name, "--simulate", gpus, *COUNTED, "--", *training]
-        subprocess.run(command, check=False, cwd=ROOT, env=environment, capture_output=True)
+        fails = name == "first-try"  # the list is to show a failed run too
+        subprocess.run(command, check=not fails, cwd=ROOT, env=environment, capture_output=True)
 
 
 @contextmanager
@@ -71,8 +72,10 @@ def _served(environment: dict[str, str]) -> Iterator[str]:
     command = [str(PULSETRAIN), "serve", "--no-machine", "--port", "0"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
-        yield server.stderr.readline().split()[-1]
-        server.terminate()
+        try:
+            yield server.stderr.readline().split()[-1]
+        finally:
+            server.terminate()
 
 
 def _draw(browser: str, link: str, pictures: list[Picture]) -> None:

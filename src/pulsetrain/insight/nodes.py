@@ -188,11 +188,16 @@ def _status(folder: RunFolder, run: Run, name: str, host: Host, silent: float) -
         return "vanished"
     if silent > max(SILENT_SECONDS, SILENT_TICKS * run.interval_seconds):
         return "vanished"
-    others = [host for other, host in run.hosts.items() if other != name]
-    if attempt and others and all(other.attempts and other.attempts[-1].ended is not None for other in others):
+    if attempt and (run.status not in ("running", "died") or _others_ended(run, name)):  # and it has not said so
         moved = max((file.stat().st_mtime for file in folder.host_folder(name).iterdir()), default=0.0)
         return "vanished" if time.time() - moved > SILENT_SECONDS else "running"
     return run.status
+
+
+def _others_ended(run: Run, name: str) -> bool:
+    """The run itself does not tell, when the host that made it is the one that vanished."""
+    others = [host.attempts for other, host in run.hosts.items() if other != name]
+    return bool(others) and all(attempts and attempts[-1].ended is not None for attempts in others)
 
 
 def _ranks(database: Database, stragglers: Stragglers | None) -> list[RankFigures]:
