@@ -33,7 +33,8 @@ class Picture(NamedTuple):
 def main() -> None:
     browser = shutil.which("chromium")
     if browser is None or not (ROOT / PYTHON).exists():
-        sys.exit("the pictures are kept: they need chromium and .venv-user (make .venv-user/ready)")
+        print("the pictures of the web page are kept: they need chromium and .venv-user", file=sys.stderr)  # noqa: T201
+        return
     with tempfile.TemporaryDirectory() as name:
         environment = os.environ | {"PULSETRAIN_HOME": name, "PULSETRAIN_HOST": "gpu01"}
         _record(environment)
